@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import pkgutil
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from compute_agent import errors
 from compute_agent.programs.exit_status import Exit
@@ -19,6 +20,12 @@ CONFIGURATION_FILE: Final = "/etc/compute-agent/compute-agent.conf"
 LONGEST: Final = 8000
 """Characters of an error that are printed."""
 
+Function = Callable[[argparse.Namespace], int | None]
+"""A command; it returns its exit status, or nothing where it always ends well."""
+
+Argument = Callable[[argparse.ArgumentParser], object]
+"""Adds an argument, or several, to the parser of a command."""
+
 Failed = Callable[[argparse.Namespace, errors.ComputeAgentError], int]
 """Adds to what was printed of an error, if need be, and returns the exit status for it."""
 
@@ -29,6 +36,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+
+
+def argument(*names: str, **keywords: Any) -> Argument:
+    """Return what adds one argument, for tables of commands.
+
+    :param names: and `keywords` as those of `add_argument`.
+    """
+    return lambda parser: parser.add_argument(*names, **keywords)
+
+
+JSON: Final = argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
@@ -59,13 +77,16 @@ def run(
 ) -> int:
     """Run the command of a program that was asked for, and return its exit status.
 
-    :param namespace: parsed arguments, with the name of the command and its `function`.
+    :param namespace: parsed arguments, with the name of the command and its `function`, or where
+        that is, `package.module:name`, so that each command imports its own needs only.
     :param reader_may_leave: an output that is closed early is a good end: nothing is left undone.
     """
     show_orders()
-    function: Callable[[argparse.Namespace], int] = namespace.function
     try:
-        return int(function(namespace))
+        function: str | Function = namespace.function
+        if isinstance(function, str):
+            function = cast(Function, pkgutil.resolve_name(function))
+        return int(function(namespace) or Exit.FINE)
     except KeyboardInterrupt:
         print(f"{program} {namespace.command}: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -92,21 +92,6 @@ class ConsumerMove:
             "to": self.to,
             "reason": self.reason,
         }
-
-
-def holders_of(placement: PlacementApi, roots: Iterable[str]) -> list[Holder]:
-    """Return who holds something of some hosts, each with what it holds of all of them.
-
-    :raises errors.PlacementError: placement cannot be read.
-    """
-    holders: dict[str, Holder] = {}
-    for root in roots:
-        use = use_of(placement, root)
-        for holder in () if use is None else use.holders:
-            known = holders.get(holder.consumer)
-            amounts = {**known.held_amounts, **holder.held_amounts} if known else None
-            holders[holder.consumer] = replace(holder, held_amounts=amounts) if amounts else holder
-    return list(holders.values())
 
 
 def use_of(placement: PlacementApi, root: str) -> HostHolders | None:

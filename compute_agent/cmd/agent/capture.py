@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.discovery import capture
+from compute_agent.cmd import program
+from compute_agent.discovery import capture as captures
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
 from compute_agent.virt.settings import disk_source
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
 
-def run(conf: cfg.ConfigOpts, directory: str) -> int:
+def capture(namespace: argparse.Namespace) -> None:
     """Write the capture and print its place.
 
     :raises InvalidConfiguration: the directory cannot be used.
     """
-    target = Path(directory)
+    conf, target = program.configuration(namespace), Path(namespace.directory)
     try:
-        place = capture.capture(
+        place = captures.capture(
             target,
             sysfs_root=conf.host.sysfs_root,
             procfs_root=conf.host.procfs_root,
@@ -44,7 +46,6 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
     print(f"The description of this machine is in {place}.")
     print("It holds serial numbers and MAC addresses; look through it before you share it.")
     print(f"See what the agent makes of it: compute-agent plan --from-capture {place}")
-    return 0
 
 
 def _nvml(conf: cfg.ConfigOpts) -> NvmlSource | None:
@@ -62,7 +63,7 @@ def use(conf: cfg.ConfigOpts, directory: str) -> None:
     """
     source = Path(directory)
     try:
-        description = json.loads((source / capture.DESCRIPTION).read_bytes())
+        description = json.loads((source / captures.DESCRIPTION).read_bytes())
         hostname = description["hostname"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise errors.InvalidConfiguration(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.agent.local_socket import AgentNotRunning
-from compute_agent.cmd.agent.claims import ask_agent
-from compute_agent.cmd.agent.inspection import troubles
+from compute_agent.cmd.agent import logging_setup
+from compute_agent.cmd.agent.running import ask_agent, troubles
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.disks import examine_disks
 from compute_agent.manage.doctor import (
@@ -27,13 +28,18 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
 
-def run(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
+def doctor(namespace: argparse.Namespace) -> int:
     """Print every diagnosis and return the worst level: 0 fine, 1 warnings, 2 errors."""
-    diagnoses = list(_diagnoses(conf))
-    if as_json:
-        print(
-            json.dumps({"diagnoses": [_document(diagnosis) for diagnosis in diagnoses]}, indent=2)
-        )
+    try:
+        conf = logging_setup.quiet_configuration(namespace, verbose=namespace.debug)
+    except errors.InvalidConfiguration as error:
+        # it ends all other checks
+        diagnoses = [Diagnosis(Level.ERROR, "configuration", str(error))]
+    else:
+        diagnoses = list(_diagnoses(conf))
+    if namespace.json:
+        documents = [_document(diagnosis) for diagnosis in diagnoses]
+        print(json.dumps({"diagnoses": documents}, indent=2))
     else:
         for diagnosis in diagnoses:
             print(f"{diagnosis.level.name.lower():8} {diagnosis.subject}: {diagnosis}")
@@ -49,16 +55,6 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
     if diagnosis.advice is not None:
         document["set"] = asdict(diagnosis.advice)
     return document
-
-
-def report_configuration(error: errors.InvalidConfiguration, *, as_json: bool) -> int:
-    """Print that the configuration cannot be read, which ends all other checks."""
-    if as_json:
-        diagnosis = {"level": "error", "subject": "configuration", "text": str(error)}
-        print(json.dumps({"diagnoses": [diagnosis]}, indent=2))
-    else:
-        print(f"error    configuration: {error}")
-    return Level.ERROR
 
 
 def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:

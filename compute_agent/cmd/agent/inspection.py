@@ -1,18 +1,22 @@
-"""Output of `plan`, `show`, `status` and `report`: for people, or one JSON document."""
+"""The commands `plan` and `show`: the tree of this host as it would be, and as it is."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from string import ascii_lowercase
+import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.agent import assembly
+from compute_agent.cmd.agent import capture, logging_setup
 from compute_agent.cmd.console import new_console
-from compute_agent.cmd.trees.form import TreeForm
+from compute_agent.cmd.trees.form import TreeForm, form_of, given_form_options
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
+from compute_agent.placement.consumers import Consumers
+from compute_agent.placement.transports.empty import EmptyPlacement
+from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.programs.exit_status import Exit
 from compute_agent.report.steps import KeepProvider, describe
 from compute_agent.report.usage import holders_in_tree, usage_of
@@ -31,7 +35,57 @@ Ages = Mapping[str, float | None]
 """Provider uuid to seconds since it was written."""
 
 
-def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool = False) -> int:
+def plan(namespace: argparse.Namespace) -> int:
+    """Print the steps of the next pass; return 6 if there are any."""
+    return print_plan(
+        _parts(namespace), namespace.node, as_json=namespace.json, with_tree=namespace.tree
+    )
+
+
+def show(namespace: argparse.Namespace) -> None:
+    """Print the tree that placement has."""
+    given_options = given_form_options(namespace)
+    if given_options and (namespace.details or namespace.json):
+        everything = "--json" if namespace.json else "--details"
+        namespace.refuse(
+            f"{', '.join(given_options)} cannot be combined with {everything}, which has all"
+        )
+    parts = _parts(namespace)
+    consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
+    try:
+        print_trees(
+            parts,
+            namespace.node,
+            as_json=namespace.json,
+            age_of=consumers.last_written,
+            form=form_of(namespace, full=namespace.details),
+        )
+    finally:
+        consumers.close()
+
+
+def _parts(namespace: argparse.Namespace) -> AgentParts:
+    """Assemble an agent that changes nothing."""
+    conf = logging_setup.quiet_configuration(namespace, verbose=namespace.debug)
+    directory = getattr(namespace, "from_capture", None)
+    if directory is None:
+        return assembly.build(conf, read_only=True)
+    capture.use(conf, directory)
+    transport = None
+    if not (conf.placement.auth_type or conf.placement.auth_section):
+        print(
+            "No placement is configured ([placement]auth_type), so the machine is compared with an "
+            "empty one.",
+            file=sys.stderr,
+        )
+        transport = EmptyPlacement()
+    # a captured machine is compared with what placement has under its name, guests or not
+    return assembly.build(conf, read_only=True, adopt_asked=True, transport=transport)
+
+
+def print_plan(
+    parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool = False
+) -> int:
     """Print the steps of the next pass; return 6 if there are any.
 
     :param with_tree: print the tree that placement would have then, too.
@@ -70,14 +124,14 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
     return Exit.WOULD_CHANGE if change_count else Exit.FINE
 
 
-def show(
+def print_trees(
     parts: AgentParts,
     only: str | None,
     *,
     as_json: bool,
     age_of: Callable[[str], float | None],
     form: TreeForm,
-) -> int:
+) -> None:
     """Print the tree placement has for each node.
 
     :param age_of: returns seconds since a provider was written; `None` when placement has no time.
@@ -100,71 +154,6 @@ def show(
             _print_tree(tree, uuid, usages, ages, form)
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
-    return Exit.FINE
-
-
-def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
-    """Print the status document."""
-    if as_json:
-        print(json.dumps(document, indent=2))
-        return Exit.FINE
-    placement = document["placement"]
-    reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
-    print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
-    print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
-    # an older agent has neither of these
-    changes = document.get("changes", {"state": "off"})
-    if changes["state"] != "off":
-        print(
-            f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
-        )
-    if bus := document.get("bus"):
-        print(f"bus        {_bus_text(bus)}")
-    for claim in document.get("running_claims", ()):
-        seconds = time.time() - claim["since"]
-        print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")
-    # an older agent does not count them
-    if undecided := document.get("totals", {}).get("undecided_claims", 0):
-        print(f"claims     {undecided} refused: their fit was not decided; the log names them")
-    for call in document.get("hung_calls", ()):
-        print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
-    if (trouble := document.get("trouble")) is not None:
-        print("nodes      not known yet" if not document["nodes"] else "nodes      as last found")
-        print(_trouble_text(trouble))
-    for node in document["nodes"]:
-        _print_node_status(node)
-    return Exit.FINE
-
-
-def print_history(changes: Sequence[Mapping[str, Any]], *, as_json: bool) -> int:
-    """Print the last changes that the agent wrote."""
-    if as_json:
-        print(json.dumps(list(changes), indent=2))
-        return Exit.FINE
-    for change in changes:
-        print(f"{change['at']}  {'lost ' if change['is_loss'] else ''}{change['text']}")
-    if not changes:
-        print("Nothing was changed in placement.")
-    return Exit.FINE
-
-
-def exit_status_of_passes(document: Mapping[str, Any]) -> int:
-    """Return 0 if every node of a status document was reported, else the status of its trouble."""
-    from compute_agent.tracker.decisions import EventKind, ExitCode, exit_code_for
-
-    kinds = {kind.value: kind for kind in EventKind}
-    for _name, trouble in troubles(document):
-        kind = kinds.get(trouble["what"])
-        return ExitCode.DRIVER_FAILED if kind is None else exit_code_for(kind)
-    is_reported = document["nodes"] and not any(node["startup"] for node in document["nodes"])
-    return Exit.FINE if is_reported else ExitCode.DRIVER_FAILED
-
-
-def troubles(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what keeps an agent from reporting, by its status: each with the node, or `host`."""
-    for entry in (document, *document["nodes"]):
-        if (trouble := entry.get("trouble")) is not None:
-            yield entry.get("name", "host"), trouble
 
 
 def selected_nodes(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
@@ -273,82 +262,3 @@ def _age(seconds: float | None) -> str:
         if elapsed_seconds >= 2 * size:
             return f"written {elapsed_seconds // size} {unit} ago"
     return f"written {elapsed_seconds} s ago"
-
-
-def _trouble_text(trouble: Mapping[str, Any]) -> str:
-    return (
-        f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
-        f"{trouble['what']}: {trouble['message']}"
-    )
-
-
-def _bus_text(bus: Mapping[str, Any]) -> str:
-    texts = {
-        "off": "none is configured ([DEFAULT]transport_url)",
-        "waiting": "is joined once a node has been reported",
-    }
-    why = f": {bus['why']}" if bus["why"] else ""
-    return texts.get(bus["state"], f"{bus['state']} since {bus['since']}{why}")
-
-
-def _print_node_status(node: Mapping[str, Any]) -> None:
-    print(f"node       {node['name']}  {node['uuid']}")
-    if not node["enabled"]:
-        print(f"  disabled: {node['disabled_reason'] or 'no reason given'}")
-    last = node["last_pass"]
-    if last is not None:
-        print(
-            f"  last pass {last['at']}: {last['outcome']}, {last['seconds']} s, "
-            f"{last['requests']} request(s), {last['changes']} change(s), "
-            f"{last['providers']} provider(s)"
-        )
-    print(f"  last success {node['last_success'] or 'never'}")
-    if node["reshape_pending"]:
-        print("  a reshape is pending: restart the agent")
-    if node["trouble"] is not None:
-        print(_trouble_text(node["trouble"]))
-    # an older agent has none
-    for caveat in node.get("caveats", ()):
-        print(f"  warning: {caveat}")
-    if faulty := node.get("faulty"):
-        print(f"  marked as broken: {', '.join(faulty)}; see compute-agent clear-fault")
-    for loss in node.get("losses", ()):
-        print(f"  lost {loss['at']}: {loss['text']}")
-    for gpu in node.get("gpus", ()):
-        _print_slices(gpu)
-    _print_cores(node.get("cells", ()))
-    for kind, consumers in sorted(node["drift"].items()):
-        if consumers:
-            print(f"  drift, {kind}: {', '.join(consumers)}")
-    # an older agent does not report it
-    if why := node.get("orphans_unknown"):
-        print(f"  drift, orphaned: unknown: {why}")
-
-
-def _print_cores(cells: Sequence[Mapping[str, Any]]) -> None:
-    """Print which guest has which dedicated CPUs, each with a letter."""
-    letters: dict[str, str] = {}
-    for cell in cells:
-        cores = []
-        for core in cell["cores"]:
-            cpus = []
-            for cpu, guest in core:
-                if guest is not None and guest not in letters:
-                    number = len(letters)
-                    letters[guest] = f"{ascii_lowercase[number % 26]}{number // 26 or ''}"
-                cpus.append(f"{cpu}{letters.get(guest, '')}")
-            cores.append(f"({' '.join(cpus)})")
-        print(f"  cell {cell['id']}, cores {''.join(cores)}")
-    for guest, letter in letters.items():
-        print(f"    {letter}: {guest}")
-
-
-def _print_slices(gpu: Mapping[str, Any]) -> None:
-    profile_counts = Counter(device["profile"] for device in gpu["mig_devices"])
-    more = {profile: count for profile, count in gpu["mig_remaining"].items() if count}
-    parts = [f"{count} x {profile}" for profile, count in sorted(profile_counts.items())]
-    if more:
-        room = " or ".join(f"{count} x {profile}" for profile, count in sorted(more.items()))
-        parts.append(f"room for {room}")
-    if parts:
-        print(f"  GPU {gpu['address']}, MIG: {', '.join(parts)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 from typing import TYPE_CHECKING
 
 from compute_agent import __version__
+from compute_agent.cmd import program
 from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
@@ -53,6 +55,16 @@ def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
         for name in (None, *LIBRARIES):
             logging.getLogger(name).setLevel(logging.ERROR)
         message_bus.keep_quiet()
+
+
+def quiet_configuration(namespace: argparse.Namespace, *, verbose: bool) -> cfg.ConfigOpts:
+    """Return the configuration of such a command, and log for it.
+
+    :raises InvalidConfiguration: it cannot be used.
+    """
+    conf = program.configuration(namespace, debug=verbose)
+    set_up_command(conf, verbose=verbose)
+    return conf
 
 
 def log_fatal(error: Exception) -> None:

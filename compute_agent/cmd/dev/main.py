@@ -20,7 +20,6 @@ from compute_agent.cmd import program
 from compute_agent.cmd.dev.machine import FAKE, SHIPPED
 from compute_agent.daemon import signals
 from compute_agent.programs import whole_numbers
-from compute_agent.programs.exit_status import Exit
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
@@ -36,13 +35,13 @@ def run(argv: Sequence[str]) -> int:
     return program.run("compute-agent", namespace, reader_may_leave=True)
 
 
-def _run(namespace: argparse.Namespace) -> int:
+def _run(namespace: argparse.Namespace) -> None:
     stop = threading.Event()
     with signals.handle({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
-        return _session(namespace, stop)
+        _session(namespace, stop)
 
 
-def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
+def _session(namespace: argparse.Namespace, stop: threading.Event) -> None:
     from rich.console import Console
 
     from compute_agent import extras
@@ -72,7 +71,6 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     logging.getLogger().addHandler(logging.NullHandler())
     extras.require("dev", "It", "granian", "oslo_messaging", "oslo_service", "sqlalchemy")
     DevRun(options, console, stop).run()
-    return Exit.FINE
 
 
 def _parser() -> argparse.ArgumentParser:

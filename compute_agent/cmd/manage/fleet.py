@@ -22,6 +22,7 @@ from compute_agent.cmd.manage.options import (
     configuration,
     transport,
 )
+from compute_agent.cmd.program import Function
 from compute_agent.cmd.trees.form import add_form_options, form_of, given_form_options
 from compute_agent.drift.wording import resources
 from compute_agent.programs.exit_status import Exit
@@ -85,7 +86,7 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
 def add_command(
     commands: argparse._SubParsersAction[ManageParser],
     name: str,
-    function: Callable[[argparse.Namespace], int],
+    function: Function,
     text: str,
     description: str,
 ) -> ManageParser:
@@ -95,7 +96,7 @@ def add_command(
     return parser
 
 
-def _show(namespace: argparse.Namespace) -> int:
+def _show(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.trees.drawing import drawing
     from compute_agent.manage import fleet, hosts
     from compute_agent.manage.tree_reading import existing_tree
@@ -118,12 +119,11 @@ def _show(namespace: argparse.Namespace) -> int:
             "consumers": consumers,
         }
         print(json.dumps(document, indent=2))
-        return Exit.FINE
+        return
     console = new_console()
     console.print(_summary(host))
     console.print(drawing(tree, form_of(namespace)))
     console.print(_consumer_table(consumers, tree))
-    return Exit.FINE
 
 
 def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:

@@ -108,7 +108,8 @@ def _list(namespace: argparse.Namespace) -> int:
     # a watch waits for a broker that goes away, and needs one to begin with
     with fleet_commands.agents_on_bus(conf, may_be_away=not namespace.watch) as agents:
         if namespace.watch:
-            return _watch(namespace, conf, placement, agents)
+            _watch(namespace, conf, placement, agents)
+            return Exit.FINE
         hosts = _hosts(namespace, conf, placement, agents)
     documents = [fleet_commands.host_document(host) for host in hosts]
     show_rows(namespace, _COLUMNS, _rows(namespace, hosts), documents)
@@ -153,7 +154,7 @@ def _watch(
     conf: cfg.ConfigOpts,
     placement: PlacementApi,
     agents: AgentsOnBus | None,
-) -> int:
+) -> None:
     from compute_agent.cmd.screen import Screen
 
     look = _Watch(namespace, conf, placement, agents)
@@ -172,7 +173,6 @@ def _watch(
                 screen.show(lines, look.notices)
             if screen.is_left(namespace.interval or 2):
                 break
-    return Exit.FINE
 
 
 class _Watch:

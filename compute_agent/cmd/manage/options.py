@@ -39,7 +39,7 @@ class ManageParser(program.Parser):
 
 def add_common(
     parser: argparse.ArgumentParser,
-    function: Callable[[argparse.Namespace], int],
+    function: str | program.Function,
     exit_of: Callable[[errors.ComputeAgentError], int] = attrgetter("exit_status"),
 ) -> None:
     """Give a command the common options, its function, and the exit status of its failures."""
@@ -80,10 +80,9 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     """
     from compute_agent.cmd.agent import logging_setup
 
-    conf = program.configuration(namespace, debug=namespace.verbose)
+    conf = logging_setup.quiet_configuration(namespace, verbose=namespace.verbose)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
-    logging_setup.set_up_command(conf, verbose=namespace.verbose)
     return conf
 
 

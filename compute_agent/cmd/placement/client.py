@@ -11,19 +11,33 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from compute_agent import errors
-from compute_agent.cmd.placement.errors import (
-    BadInput,
-    NamedThingMissing,
-    RequestInvalid,
-    RequestRefused,
-)
+from compute_agent.cmd.placement.arguments import BadInput
 from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Timeout, Transport
+from compute_agent.programs.exit_status import Exit
 
 EXTENSIONS: Final = (1, 1)
 _CONFLICTS: Final = frozenset({405, 409, 410, 413, 415})
+
+
+class NamedThingMissing(errors.PlacementError):
+    """Something that was named does not exist."""
+
+    exit_status = Exit.FAILED
+
+
+class RequestInvalid(errors.PlacementError):
+    """What was asked is nothing that placement could do, whatever its state."""
+
+    exit_status = Exit.USAGE
+
+
+class RequestRefused(errors.PlacementError):
+    """Placement refused what was asked."""
+
+    exit_status = Exit.REFUSED
 
 
 class Client:
@@ -109,11 +123,16 @@ class Client:
         """Read a part of a provider: its inventories, traits, aggregates, usages, allocations."""
         return self.get(part_path(provider, part), f"Reading the {part} of {provider['name']}")
 
-    def replace(self, provider: Mapping[str, Any], part: str, content: object) -> Any:
-        """Replace a part of a provider that is as it was read."""
-        body = {"resource_provider_generation": provider["generation"], part: content}
+    def replace(
+        self, provider: Mapping[str, Any], part: str, read: Mapping[str, Any], content: object
+    ) -> None:
+        """Replace a part of a provider.
+
+        :param read: the part as it was read, whose generation the provider must still have.
+        """
+        body = {**read, part: content}
         doing = f"Replacing the {part} of {provider['name']}"
-        return self.ask("PUT", part_path(provider, part), doing, body)
+        self.ask("PUT", part_path(provider, part), doing, body)
 
 
 def part_path(provider: Mapping[str, Any], part: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compute_agent.cmd.placement.errors import BadInput
+from compute_agent.cmd.placement.arguments import BadInput
 
 PARTS: Final = ("inventories", "traits", "aggregates")
 """The parts of a provider that a document may declare."""

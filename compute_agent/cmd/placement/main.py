@@ -2,7 +2,7 @@
 
 provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
 candidates, claim, explain                                              where something fits
-capacity, fragmentation, what-if, drain                                 how much more fits
+capacity, fragmentation, what-if                                        how much more fits
 changes                                                                 what changed
 export, apply, reshape                                                  files
 completion                                                              for bash and zsh
@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING
 
 from compute_agent import __version__
 from compute_agent.cmd import program
+from compute_agent.cmd.placement.arguments import Commands
 from compute_agent.cmd.placement.commands import (
     allocations,
     candidates,
     completion,
     documents,
     history,
-    inventories,
     names,
     providers,
     questions,
 )
-from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs import configuration_files
 from compute_agent.programs.exit_status import exit_table
 
@@ -81,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = Commands(parser)
     for module in (
-        *(providers, inventories, names, allocations),
+        *(providers, names, allocations),
         *(candidates, questions, history, documents, completion),
     ):
         module.add_commands(commands)

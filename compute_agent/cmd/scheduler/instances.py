@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.programs.exit_status import Exit
-
 if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import MutableAmounts
     from compute_agent.scheduler.life_cycle.claim import Claim
@@ -113,7 +111,7 @@ def _instance(namespace: argparse.Namespace) -> str:
     return uuid_text("INSTANCE", namespace.instance)
 
 
-def _reschedule(namespace: argparse.Namespace) -> int:
+def _reschedule(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.request import spec_reader
     from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
@@ -122,10 +120,9 @@ def _reschedule(namespace: argparse.Namespace) -> int:
     parts = assemble(namespace, chooses=True)
     claim = LifeCycle(parts).reschedule(spec, instance, namespace.failed)
     print(json.dumps(claim_document(claim, parts.client), indent=2))
-    return Exit.FINE
 
 
-def _delete(namespace: argparse.Namespace) -> int:
+def _delete(namespace: argparse.Namespace) -> None:
     from compute_agent.request.extra_specs import uuid_text
 
     instance = _instance(namespace)
@@ -134,27 +131,24 @@ def _delete(namespace: argparse.Namespace) -> int:
     life_cycle = _life_cycle(namespace, chooses=namespace.local)
     delete = life_cycle.local_delete if namespace.local else life_cycle.delete
     print(json.dumps({"deleted": instance, "released": delete(instance, migrations)}))
-    return Exit.FINE
 
 
-def _attach(namespace: argparse.Namespace) -> int:
+def _attach(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.configured import read_json
     from compute_agent.request import spec_reader
 
     spec = spec_reader.read_spec(read_json(namespace.file))
     outcome = _life_cycle(namespace).attach(spec, _instance(namespace), _before(namespace))
     print(json.dumps(outcome.as_dict(), indent=2))
-    return Exit.FINE
 
 
-def _detach(namespace: argparse.Namespace) -> int:
+def _detach(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.configured import read_json
 
     body, instance = read_json(namespace.file), _instance(namespace)
     resources = _amounts("allocations", body.get("allocations", body))
     _life_cycle(namespace).detach(instance, resources, _before(namespace))
     print(json.dumps({"detached": resources, "instance": instance}))
-    return Exit.FINE
 
 
 def _before(namespace: argparse.Namespace) -> MutableAmounts | None:

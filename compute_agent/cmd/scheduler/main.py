@@ -146,7 +146,7 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     claim.set_defaults(function=_claim)
 
 
-def _claim(namespace: argparse.Namespace) -> int:
+def _claim(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.instances import claim_document
     from compute_agent.cmd.scheduler.request_options import spec_of
     from compute_agent.request.extra_specs import uuid_text
@@ -165,7 +165,6 @@ def _claim(namespace: argparse.Namespace) -> int:
         from compute_agent.cmd.scheduler.claim_view import print_claim
 
         print_claim(document)
-    return Exit.FINE
 
 
 def _release(namespace: argparse.Namespace) -> int:
@@ -187,7 +186,7 @@ def _release(namespace: argparse.Namespace) -> int:
     return Exit.FINE
 
 
-def _select(namespace: argparse.Namespace) -> int:
+def _select(namespace: argparse.Namespace) -> None:
     from compute_agent.request import spec_reader
 
     body = read_json(namespace.file)
@@ -196,7 +195,6 @@ def _select(namespace: argparse.Namespace) -> int:
     scheduler = assemble(namespace, chooses=True).scheduler
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
     print(json.dumps([[host.as_dict() for host in hosts] for hosts in selections], indent=2))
-    return Exit.FINE
 
 
 def _serve(namespace: argparse.Namespace) -> int:
@@ -254,7 +252,7 @@ def _serve(namespace: argparse.Namespace) -> int:
         return workers.run()
 
 
-def _upgrade_status(namespace: argparse.Namespace) -> int:
+def _upgrade_status(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.explanation_view import print_status
     from compute_agent.scheduler.bus.running_scheduler import upgrade_status
 
@@ -263,7 +261,6 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
     else:
         print_status(status)
-    return Exit.FINE
 
 
 if __name__ == "__main__":

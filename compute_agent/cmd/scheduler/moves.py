@@ -13,7 +13,6 @@ import json
 from typing import TYPE_CHECKING
 
 from compute_agent.cmd.scheduler.instances import add_file, add_instance
-from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from compute_agent.scheduler.moves.move import Move
@@ -66,7 +65,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     move.set_defaults(json=True)
 
 
-def _begin(namespace: argparse.Namespace) -> int:
+def _begin(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
@@ -92,21 +91,18 @@ def _begin(namespace: argparse.Namespace) -> int:
         "selections": [selection.as_dict() for selection in begun_move.selections],
     }
     print(json.dumps(document, indent=2))
-    return Exit.FINE
 
 
-def _finish(namespace: argparse.Namespace) -> int:
+def _finish(namespace: argparse.Namespace) -> None:
     move, mover = _move_and_mover(namespace)
     mover.finish(move)
     print(json.dumps({"finished": move.instance}))
-    return Exit.FINE
 
 
-def _revert(namespace: argparse.Namespace) -> int:
+def _revert(namespace: argparse.Namespace) -> None:
     move, mover = _move_and_mover(namespace)
     mappings = {suffix: list(uuids) for suffix, uuids in mover.revert(move).items()}
     print(json.dumps({"reverted": move.instance, "mappings": mappings}))
-    return Exit.FINE
 
 
 def _move_and_mover(namespace: argparse.Namespace) -> tuple[Move, Mover]:
@@ -117,7 +113,7 @@ def _move_and_mover(namespace: argparse.Namespace) -> tuple[Move, Mover]:
     return move_of(body.get("move", body)), assemble(namespace).mover
 
 
-def _record_returned_source(namespace: argparse.Namespace) -> int:
+def _record_returned_source(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.scheduler.configured import assemble
     from compute_agent.request.extra_specs import uuid_text
 
@@ -125,4 +121,3 @@ def _record_returned_source(namespace: argparse.Namespace) -> int:
     source = uuid_text("ROOT", namespace.source)
     assemble(namespace).mover.source_returned(instance, source)
     print(json.dumps({"returned": source, "instance": instance}))
-    return Exit.FINE

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from compute_agent.cmd import program
 from compute_agent.programs import whole_numbers
-from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from compute_agent.scheduler.service.readings import ServiceReading
@@ -55,7 +54,7 @@ def _seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
 
 
-def _top(namespace: argparse.Namespace) -> int:
+def _top(namespace: argparse.Namespace) -> None:
     from compute_agent.cmd.screen import Screen
 
     url = namespace.url or _configured_url(namespace)
@@ -68,7 +67,6 @@ def _top(namespace: argparse.Namespace) -> int:
             before, shown_count = reading, shown_count + 1
             if namespace.count and shown_count >= namespace.count:
                 break
-    return Exit.FINE
 
 
 def _configured_url(namespace: argparse.Namespace) -> str:

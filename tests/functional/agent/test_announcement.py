@@ -13,7 +13,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.agent.own_report import OwnReport
-from compute_agent.cmd.agent.inspection import print_status
+from compute_agent.cmd.agent.running import print_status
 from compute_agent.fitting import guest as wanted
 from compute_agent.fitting.announced import host_of
 from compute_agent.fitting.plan import Refusal

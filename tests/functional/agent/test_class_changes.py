@@ -77,7 +77,7 @@ def test_a_start_moves_what_is_held_under_its_new_name(
     held = occupied(node, pivot, [2, 4])
     will_report(node.state, pivot, after=True)
     node.start_again()
-    inspection.plan(node.parts, None, as_json=False)
+    inspection.print_plan(node.parts, None, as_json=False)
     assert f"  = {pivot.old} becomes {pivot.new}" in capsys.readouterr().out
     caplog.clear()
     assert node.run().completed

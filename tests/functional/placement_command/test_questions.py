@@ -159,61 +159,6 @@ def test_what_if_counts_now_and_then(zone: Zone) -> None:
     assert "names several classes" in several.err
 
 
-def test_hosts_are_drained_the_largest_consumer_first(zone: Zone) -> None:
-    one, two, three = zone.host(1, 8), zone.host(2, 4), zone.host(3, 6)
-    large, small = zone.claim(one, "VCPU=5"), zone.claim(one, "VCPU=3")
-    elsewhere = zone.claim(two, "VCPU=1")
-    within = ("--with", f"member_of={zone.uuid}")
-    columns = ("-f", "value", "-c", "consumer", "-c", "to")
-    drained = done(zone.run("drain", one, *within, *columns))
-    assert drained.lines == [f"{large} {three}", f"{small} {two}"]
-    both = zone.run("drain", one, two, *within, "--json")
-    assert both.status == 1
-    to = {move["consumer"]: move["to"] for move in both.json}
-    assert to == {large: three, small: None, elsewhere: three}
-    [nowhere] = [move for move in both.json if move["to"] is None]
-    assert nowhere["reason"]
-    assert zone.run("allocation", "show", large).status == 0
-    refused = zone.run("drain", one, "--with", "member_of=nonsense")
-    assert refused.status == 2
-    assert "A question was refused: " in refused.err
-
-
-def test_a_host_is_drained_in_thought_on_every_placement(
-    any_placement: Transport, run_on: Callable[[Transport], Run]
-) -> None:
-    run = run_on(any_placement)
-    done(run("provider", "create", "host"))
-    assert done(run("drain", "host", "--json")).json == []
-
-
-def test_a_host_and_not_the_storage_that_it_shares_is_where_a_consumer_goes(zone: Zone) -> None:
-    old = zone.host(1, 4, "DISK_GB=100")
-    for number in range(2, 5):
-        pool = zone.host(10 * number, 1, "DISK_GB=100")
-        done(zone.run("inventory", "delete", pool, "VCPU", "MEMORY_MB"))
-        done(zone.run("trait", "set", pool, "MISC_SHARES_VIA_AGGREGATE"))
-    new = zone.host(2, 4)
-    zone.claim(old, "DISK_GB=10,VCPU=2")
-    ended = done(zone.run("drain", old, "--with", f"member_of={zone.uuid}", "--json"))
-    assert [move["to"] for move in ended.json] == [new]
-
-
-def test_parts_on_devices_of_a_host_move_as_parts(zone: Zone) -> None:
-    hosts = [zone.host(number, 4) for number in (1, 2)]
-    for host in hosts:
-        done(zone.run("provider", "create", f"{host}_gpu", "--parent", host))
-        done(zone.run("inventory", "set", f"{host}_gpu", "VGPU=2"))
-    consumer = str(uuid.uuid4())
-    holdings = (f"{hosts[0]}:VCPU=2", f"{hosts[0]}_gpu:VGPU=2")
-    done(zone.run("allocation", "set", consumer, *holdings, "--project", "p", "--user", "u"))
-    [move] = done(zone.run("drain", hosts[0], "--with", f"member_of={zone.uuid}", "--json")).json
-    assert (move["to"], move["resources"]) == (hosts[1], {"VCPU": 2, "VGPU": 2})
-    zone.claim(f"{hosts[1]}_gpu", "VGPU=1")
-    full = zone.run("drain", hosts[0], "--with", f"member_of={zone.uuid}", "--json")
-    assert (full.status, full.json[0]["to"]) == (1, None)
-
-
 def test_what_was_changed_of_a_host_is_listed_with_who_did_it(zone: Zone) -> None:
     host, other = zone.host(1, 4), zone.host(2, 4)
     consumer = zone.claim(host, "VCPU=1")

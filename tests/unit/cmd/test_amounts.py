@@ -2,8 +2,7 @@
 
 import pytest
 
-from compute_agent.cmd.placement.arguments import amounts, provider_amounts
-from compute_agent.cmd.placement.errors import BadInput
+from compute_agent.cmd.placement.arguments import BadInput, amounts, provider_amounts
 
 
 def test_amounts_are_read_with_either_separator():

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import io
+import pkgutil
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -108,6 +109,14 @@ def test_every_command_is_explained_in_one_style() -> None:
     ]
     assert [choice for choice in choices if not choice[2] or choice[2].endswith(".")] == []
     assert [choice for choice in choices if begins_a_sentence(choice[2])] == []
+
+
+def test_every_command_has_a_function() -> None:
+    places = {
+        place for parser in of_us() if isinstance(place := parser.get_default("function"), str)
+    }
+    assert places
+    assert all(callable(pkgutil.resolve_name(place)) for place in places)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.cmd.agent.inspection import print_status
+from compute_agent.cmd.agent.running import print_status
 from compute_agent.conf import new_config
 from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.host import HostDriver

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from compute_agent.manage.host_diff import HostDifference, differences, tree_of_host
+from compute_agent.cmd.agent.diff import HostDifference, differences, tree_of_host
 from compute_agent.provider_tree import ProviderTree
 
 

@@ -6,25 +6,17 @@ import argparse
 from typing import Any
 
 from compute_agent.cmd.output import show_rows
-from compute_agent.cmd.placement.arguments import PROVIDER, provider_amounts
-from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
-from compute_agent.cmd.placement.parser import Commands
+from compute_agent.cmd.placement.arguments import BadInput, Commands, provider_amounts
+from compute_agent.cmd.placement.client import Client, NamedThingMissing, connect
 from compute_agent.placement.connection import CONSUMER_TYPE
-from compute_agent.programs.exit_status import Exit
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("allocation", "what consumers hold")
-    group.add("show", _show, "show what a consumer holds").add_argument(
-        "consumer", metavar="UUID", help="uuid of the consumer"
-    )
-    group.add("list", _list, "list what each consumer holds of a provider").add_argument(
-        "provider", metavar="PROVIDER", help=PROVIDER
-    )
-    change = group.add("set", _set, "replace the allocations of a consumer")
-    change.add_argument("consumer", metavar="UUID", help="uuid of the consumer")
+    group.add("show", _show, "show what a consumer holds", "consumer")
+    group.add("list", _list, "list what each consumer holds of a provider", "provider")
+    change = group.add("set", _set, "replace the allocations of a consumer", "consumer")
     change.add_argument(
         "holdings",
         nargs="+",
@@ -34,9 +26,7 @@ def add_commands(commands: Commands) -> None:
     change.add_argument("--project", metavar="ID", help="required for a new consumer")
     change.add_argument("--user", metavar="ID", help="required for a new consumer")
     change.add_argument("--type", metavar="TYPE", help="type of the consumer, such as INSTANCE")
-    group.add("delete", _delete, "delete all allocations of a consumer").add_argument(
-        "consumer", metavar="UUID", help="uuid of the consumer"
-    )
+    group.add("delete", _delete, "delete all allocations of a consumer", "consumer")
 
 
 def read(client: Client, consumer: str) -> dict[str, Any]:
@@ -47,7 +37,7 @@ def read(client: Client, consumer: str) -> dict[str, Any]:
     return record
 
 
-def _show(namespace: argparse.Namespace) -> int:
+def _show(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     record = read(client, namespace.consumer)
     if not record["allocations"]:
@@ -58,10 +48,9 @@ def _show(namespace: argparse.Namespace) -> int:
         for name, used in sorted(entry["resources"].items())
     ]
     show_rows(namespace, ("provider", "name", "resource_class", "used"), rows, record)
-    return Exit.FINE
 
 
-def _list(namespace: argparse.Namespace) -> int:
+def _list(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     provider = client.provider(namespace.provider)
     allocations = client.part(provider, "allocations")["allocations"]
@@ -71,10 +60,9 @@ def _list(namespace: argparse.Namespace) -> int:
         for name, used in sorted(entry["resources"].items())
     ]
     show_rows(namespace, ("consumer", "resource_class", "used"), rows, allocations)
-    return Exit.FINE
 
 
-def _set(namespace: argparse.Namespace) -> int:
+def _set(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     present = read(client, namespace.consumer)
     allocations: dict[str, Any] = {}
@@ -94,10 +82,9 @@ def _set(namespace: argparse.Namespace) -> int:
         body["consumer_type"] = namespace.type or present.get("consumer_type") or "INSTANCE"
     path = f"/allocations/{namespace.consumer}"
     client.ask("PUT", path, f"Writing what consumer {namespace.consumer} holds", body)
-    return _show(namespace)
+    _show(namespace)
 
 
-def _delete(namespace: argparse.Namespace) -> int:
+def _delete(namespace: argparse.Namespace) -> None:
     path = f"/allocations/{namespace.consumer}"
     connect(namespace).ask("DELETE", path, f"Taking everything from {namespace.consumer}")
-    return Exit.FINE

@@ -9,10 +9,14 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.output import show_rows
-from compute_agent.cmd.placement.arguments import add_member_of, parameters, query_amounts
-from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing, RequestRefused
-from compute_agent.cmd.placement.parser import Commands
+from compute_agent.cmd.placement.arguments import (
+    BadInput,
+    Commands,
+    add_member_of,
+    parameters,
+    query_amounts,
+)
+from compute_agent.cmd.placement.client import Client, NamedThingMissing, RequestRefused, connect
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST
 from compute_agent.programs.exit_status import Exit
@@ -119,7 +123,7 @@ def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) 
     show_rows(namespace, ("#", "provider", "resources", "free", "groups"), rows, document)
 
 
-def _claim(namespace: argparse.Namespace) -> int:
+def _claim(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     consumer = namespace.consumer or str(uuid.uuid4())
     path = f"/allocation_candidates?{query_of(namespace, client)}&limit={namespace.limit}"
@@ -132,7 +136,6 @@ def _claim(namespace: argparse.Namespace) -> int:
     ]
     document = {"consumer": consumer, "allocations": claimed_allocations}
     show_rows(namespace, ("consumer", "provider", "resources"), rows, document)
-    return Exit.FINE
 
 
 def _claim_first(

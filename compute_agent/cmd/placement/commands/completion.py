@@ -8,8 +8,7 @@ from importlib import resources
 from typing import Final
 
 from compute_agent.cmd.output import add_nothing
-from compute_agent.cmd.placement.parser import Commands
-from compute_agent.programs.exit_status import Exit
+from compute_agent.cmd.placement.arguments import Commands
 
 _ZSH: Final = "autoload -U +X bashcompinit && bashcompinit\n"
 
@@ -19,11 +18,10 @@ def add_commands(commands: Commands) -> None:
     group = commands.group("completion", "scripts for the completion of all programs by a shell")
     for shell, preamble in (("bash", ""), ("zsh", _ZSH)):
         help_ = f"print it for {shell}: source <(placement completion {shell})"
-        group.add(shell, partial(_print, preamble), help_, add_nothing)
+        group.add(shell, partial(_print, preamble), help_, add_output=add_nothing)
 
 
-def _print(preamble: str, namespace: argparse.Namespace) -> int:
+def _print(preamble: str, namespace: argparse.Namespace) -> None:
     del namespace
     script = resources.files("compute_agent.cmd.placement").joinpath("completion.bash").read_text()
     print(preamble + script, end="")
-    return Exit.FINE

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from compute_agent.cmd.output import add_json_option
-from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.arguments import BadInput, Commands
+from compute_agent.cmd.placement.client import Client, NamedThingMissing, connect
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
-from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
-from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
@@ -89,7 +88,10 @@ _RESHAPE: Final = Shape(
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     export = commands.add(
-        "export", _export, "print provider trees in the format that apply reads", add_json_option
+        "export",
+        _export,
+        "print provider trees in the format that apply reads",
+        add_output=add_json_option,
     )
     export.add_argument(
         "providers", nargs="*", metavar="PROVIDER", help="only the trees of these; default: all"
@@ -98,14 +100,14 @@ def add_commands(commands: Commands) -> None:
         ("apply", _apply, "print a plan, then change providers to what a file declares"),
         ("reshape", _reshape, "move inventories and allocations together, as a file declares"),
     ):
-        parser = commands.add(name, function, help_, add_json_option)
+        parser = commands.add(name, function, help_, add_output=add_json_option)
         parser.add_argument("file", metavar="FILE", help="YAML or JSON; - for standard input")
         parser.add_argument(
             "--dry-run", action="store_true", help="print what would be done, and do nothing"
         )
 
 
-def _export(namespace: argparse.Namespace) -> int:
+def _export(namespace: argparse.Namespace) -> None:
     import yaml
 
     client = connect(namespace)
@@ -131,7 +133,6 @@ def _export(namespace: argparse.Namespace) -> int:
         print(json.dumps(document, indent=2))
     else:
         yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
-    return Exit.FINE
 
 
 def _apply(namespace: argparse.Namespace) -> int:

@@ -9,9 +9,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.output import chosen_columns, show_rows, text_of
+from compute_agent.cmd.placement.arguments import Commands
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.parser import Commands
-from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
 
 _WAIT: Final = 30
@@ -45,7 +44,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _history(namespace: argparse.Namespace) -> int:
+def _history(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     client.require_extensions("placement history")
     query = [*_query(namespace, client), ("limit", str(min(namespace.limit, _MOST)))]
@@ -54,7 +53,6 @@ def _history(namespace: argparse.Namespace) -> int:
         [row[name] for name in _COLUMNS] for past in answer["history"] for row in _rows_of(past)
     ]
     show_rows(namespace, _COLUMNS, rows, answer)
-    return Exit.FINE
 
 
 def _watch(namespace: argparse.Namespace) -> int:

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from compute_agent.cmd.output import show_rows
-from compute_agent.cmd.placement.arguments import PROVIDER
-from compute_agent.cmd.placement.client import Client, connect, path_segment
-from compute_agent.cmd.placement.parser import Commands
-from compute_agent.programs.exit_status import Exit
+from compute_agent.cmd.placement.arguments import Commands
+from compute_agent.cmd.placement.client import connect, path_segment
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     traits = commands.group("trait", "traits, and which providers have them")
-    listing = traits.add("list", _list_traits, "list all traits, or the traits of a provider")
-    listing.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
+    listing = traits.add(
+        "list", _list_traits, "list all traits, or the traits of a provider", "provider?"
+    )
     listing.add_argument("--prefix", metavar="TEXT", help="only traits that begin with this")
     listing.add_argument(
         "--associated", action="store_true", help="only traits that some provider has"
@@ -30,16 +29,14 @@ def add_commands(commands: Commands) -> None:
     _add_names(classes, "resource_classes", "resource class")
 
     aggregates = commands.group("aggregate", "aggregates of providers")
-    list_command = aggregates.add("list", _list_aggregates, "list the aggregates of a provider")
-    list_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    aggregates.add("list", _list_aggregates, "list the aggregates of a provider", "provider")
     members = aggregates.add("members", _list_members, "list the providers in an aggregate")
     members.add_argument("aggregate", metavar="UUID", help="uuid of the aggregate")
     _add_change(aggregates, "aggregates", "UUID", "uuids of the new aggregates")
 
 
 def _add_change(group: Commands, part: str, metavar: str, names: str) -> None:
-    parser = group.add("set", _change, f"replace the {part} of a provider")
-    parser.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    parser = group.add("set", _change, f"replace the {part} of a provider", "provider")
     parser.add_argument(
         "names", nargs="*", metavar=metavar, help=f"{names}; without any: remove all"
     )
@@ -58,7 +55,7 @@ def _add_names(group: Commands, path: str, what: str) -> None:
         parser.set_defaults(method=method, path=path, doing=f"{doing} {what}")
 
 
-def _list_traits(namespace: argparse.Namespace) -> int:
+def _list_traits(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     if namespace.provider:
         names = client.part(client.provider(namespace.provider), "traits")["traits"]
@@ -71,21 +68,21 @@ def _list_traits(namespace: argparse.Namespace) -> int:
             query["associated"] = "true"
         path = "/traits" + (f"?{urlencode(query)}" if query else "")
         names = client.get(path, "Listing traits")["traits"]
-    return _show(namespace, "name", sorted(names))
+    _show(namespace, "name", sorted(names))
 
 
-def _list_classes(namespace: argparse.Namespace) -> int:
+def _list_classes(namespace: argparse.Namespace) -> None:
     answer = connect(namespace).get("/resource_classes", "Listing resource classes")
-    return _show(namespace, "name", [entry["name"] for entry in answer["resource_classes"]])
+    _show(namespace, "name", [entry["name"] for entry in answer["resource_classes"]])
 
 
-def _list_aggregates(namespace: argparse.Namespace) -> int:
+def _list_aggregates(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     provider = client.provider(namespace.provider)
-    return _show(namespace, "uuid", client.part(provider, "aggregates")["aggregates"])
+    _show(namespace, "uuid", client.part(provider, "aggregates")["aggregates"])
 
 
-def _list_members(namespace: argparse.Namespace) -> int:
+def _list_members(namespace: argparse.Namespace) -> None:
     query = urlencode({"member_of": namespace.aggregate})
     answer = connect(namespace).get(f"/resource_providers?{query}", "Listing an aggregate")
     providers = [
@@ -94,41 +91,31 @@ def _list_members(namespace: argparse.Namespace) -> int:
     ]
     rows = [(provider["uuid"], provider["name"]) for provider in providers]
     show_rows(namespace, ("uuid", "name"), rows, providers)
-    return Exit.FINE
 
 
-def _change(namespace: argparse.Namespace) -> int:
+def _change(namespace: argparse.Namespace) -> None:
     part = namespace.part
     if namespace.add and namespace.remove:
         namespace.parser.error("--add and --remove exclude each other")
     client = connect(namespace)
     provider = client.provider(namespace.provider)
-    present = client.part(provider, part)
-    names = set(namespace.names)
+    read = client.part(provider, part)
+    present, names = set(read[part]), set(namespace.names)
     if namespace.add:
-        names |= set(present[part])
+        names |= present
     elif namespace.remove:
-        names = set(present[part]) - names
-    provider_as_read = {**provider, "generation": present["resource_provider_generation"]}
-    _make_missing(client, part, sorted(names - set(present[part])))
-    client.replace(provider_as_read, part, sorted(names))
-    heading = "name" if part == "traits" else "uuid"
-    return _show(namespace, heading, sorted(names))
+        names = present - names
+    for name in sorted(names - present) if part == "traits" else ():
+        if name.startswith("CUSTOM_"):
+            client.ask("PUT", f"/traits/{path_segment(name)}", f"Creating trait {name}")
+    client.replace(provider, part, read, sorted(names))
+    _show(namespace, "name" if part == "traits" else "uuid", sorted(names))
 
 
-def _make_missing(client: Client, part: str, names: Sequence[str]) -> None:
-    if part == "traits":
-        for name in names:
-            if name.startswith("CUSTOM_"):
-                client.ask("PUT", f"/traits/{path_segment(name)}", f"Creating trait {name}")
-
-
-def _ask_for_name(namespace: argparse.Namespace) -> int:
+def _ask_for_name(namespace: argparse.Namespace) -> None:
     path = f"/{namespace.path}/{path_segment(namespace.name)}"
     connect(namespace).ask(namespace.method, path, f"{namespace.doing} {namespace.name}")
-    return Exit.FINE
 
 
-def _show(namespace: argparse.Namespace, heading: str, names: Sequence[str]) -> int:
+def _show(namespace: argparse.Namespace, heading: str, names: Sequence[str]) -> None:
     show_rows(namespace, (heading,), [(name,) for name in names], list(names))
-    return Exit.FINE

@@ -1,4 +1,4 @@
-"""Commands about how much fits: capacity, fragmentation, what-if, drain."""
+"""Commands about how much fits: capacity, fragmentation, what-if."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import (
+    BadInput,
+    Commands,
     add_member_of,
-    parameters,
     provider_amounts,
     query_amounts,
 )
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.candidates import add_query, query_of
-from compute_agent.cmd.placement.errors import BadInput
-from compute_agent.cmd.placement.parser import Commands
-from compute_agent.cmd.progress import progress_bars
 from compute_agent.manage import drain
-from compute_agent.placement.api import PlacementApi
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
@@ -66,18 +63,6 @@ def add_commands(commands: Commands) -> None:
         changes.add_argument(
             option, action=_SuppositionOption, dest="changes", metavar=metavar, help=help_
         )
-    leaving = commands.add(
-        "drain", _drain, "show whether the consumers of some hosts fit on other hosts"
-    )
-    leaving.add_argument("hosts", nargs="+", metavar="HOST", help="host to drain")
-    leaving.add_argument(
-        "--with",
-        dest="parameters",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="add this to all queries, such as member_of=UUID; placement does not store requests",
-    )
 
 
 def _add_disabled(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +140,7 @@ def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
     return answer
 
 
-def _fragmentation(namespace: argparse.Namespace) -> int:
+def _fragmentation(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     client.require_extensions("placement fragmentation")
     query = [("resources", query_amounts(shape)) for shape in namespace.shapes]
@@ -163,7 +148,7 @@ def _fragmentation(namespace: argparse.Namespace) -> int:
     report = client.get(f"/fragmentation?{urlencode(query)}", "Asking what is free")
     if namespace.format == "json":
         show_rows(namespace, (), (), report)
-        return Exit.FINE
+        return
     columns = ("capacity", "used", "free", "largest_free", "stranded")
     rows = [
         (name, *(entry[column] for column in columns))
@@ -175,10 +160,9 @@ def _fragmentation(namespace: argparse.Namespace) -> int:
         fits = ("resources", "at_least", "at_most", "together", "ratio")
         rows = [tuple(entry[name] for name in fits) for entry in report["shapes"]]
         show_rows(namespace, fits, rows, report)
-    return Exit.FINE
 
 
-def _what_if(namespace: argparse.Namespace) -> int:
+def _what_if(namespace: argparse.Namespace) -> None:
     client = connect(namespace)
     client.require_extensions("placement what-if")
     changes = [_change(client, *change) for change in namespace.changes or ()]
@@ -187,35 +171,6 @@ def _what_if(namespace: argparse.Namespace) -> int:
     [then] = ask_what_if(client, changes, question)
     rows = [(when, *_counts(namespace, count)) for when, count in (("now", now), ("then", then))]
     show_rows(namespace, ("", *_COUNTS), rows, {"now": now, "then": then})
-    return Exit.FINE
-
-
-def _drain(namespace: argparse.Namespace) -> int:
-    """Place the consumers of hosts that are supposed to be removed, the largest first.
-
-    What a consumer holds elsewhere, of shared storage for example, stays where it is.
-    """
-    client = connect(namespace)
-    placement = PlacementApi(client.connection)
-    roots = list(
-        dict.fromkeys(client.provider(host)["root_provider_uuid"] for host in namespace.hosts)
-    )
-    with progress_bars() as bars:
-        planned_moves = list(
-            drain.moves(
-                placement,
-                roots,
-                drain.holders_of(placement, roots),
-                parameters(namespace.parameters),
-                progress=bars.update,
-            )
-        )
-    rows = [
-        (move.consumer, move.resources, move.to or "nowhere", move.reason) for move in planned_moves
-    ]
-    headings = ("consumer", "resources", "to", "reason")
-    show_rows(namespace, headings, rows, [move.as_dict() for move in planned_moves])
-    return Exit.FAILED if any(move.is_stuck for move in planned_moves) else Exit.FINE
 
 
 def _change(client: Client, option: str, value: str) -> dict[str, Any]:
