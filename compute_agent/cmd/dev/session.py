@@ -26,8 +26,7 @@ from compute_agent.cmd.dev.machine import ReportedMachine
 from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
-from compute_agent.cmd.scheduler.claim_view import print_claim
-from compute_agent.cmd.scheduler.explanation_view import explanation_lines
+from compute_agent.cmd.scheduler.views import explanation_lines, print_claim
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.daemon import garbage_collection

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from compute_agent.placement.transports.transport import Transport
     from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.fleet.announcements import Announcements
+    from compute_agent.scheduler.life_cycle.claim import Claim
+    from compute_agent.scheduler.placement.client import PlacementClient
 
 
 def read_json(file: str) -> dict[str, Any]:
@@ -96,3 +98,18 @@ def placement_transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> 
     if namespace.os_cloud is not None:
         return cloud_transport(namespace.os_cloud)
     return KeystoneTransport.from_conf(conf)
+
+
+def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:
+    """Return a claim as `compute-scheduler` prints it, with the names of its providers."""
+    names = client.provider_names(claim.allocations)
+    return {
+        "consumer": claim.instance,
+        "host": claim.host,
+        "root_provider": claim.root,
+        "allocations": {
+            provider: {"name": names.get(provider, provider), "resources": dict(resources)}
+            for provider, resources in claim.allocations.items()
+        },
+        "mappings": {suffix: list(uuids) for suffix, uuids in claim.mappings.items()},
+    }

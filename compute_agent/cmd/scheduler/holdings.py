@@ -6,33 +6,20 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compute_agent.cmd import program
 from compute_agent.cmd.console import columns
+from compute_agent.cmd.scheduler.configured import log_errors, placement_transport
+from compute_agent.placement.consumers import Consumers
 from compute_agent.programs.exit_status import Exit
-
-if TYPE_CHECKING:
-    from compute_agent.scheduler.life_cycle.held import ConsumerHoldings
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `compute-scheduler`."""
-    listing = commands.add_parser("list", help="show what consumers, a host or a project hold")
-    listing.add_argument("consumers", nargs="*", metavar="CONSUMER", help="uuids of consumers")
-    listing.add_argument("--host", metavar="HOST", help="all consumers of this host")
-    listing.add_argument("--project", metavar="ID", help="sums of the consumers of this project")
-    listing.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    listing.set_defaults(function=_list)
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.extra_specs import uuid_text
+from compute_agent.scheduler.life_cycle.held import ConsumerHoldings, HoldingsReader
 
 
-def _list(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import log_errors, placement_transport
-    from compute_agent.placement.consumers import Consumers
-    from compute_agent.request.errors import InvalidRequest
-    from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.scheduler.life_cycle.held import HoldingsReader
-
+def list_holdings(namespace: argparse.Namespace) -> int:
+    """Print what consumers, a host or a project hold."""
     given_options = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
     if sum(given_options) != 1:
         raise InvalidRequest(

@@ -18,32 +18,29 @@ status   ask a running scheduler what agents that are too old hold back
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import logging
 import sys
-import uuid
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.scheduler import (
-    claim_options,
-    explain,
-    holdings,
-    instances,
-    make_room,
-    moves,
-    top,
-)
-from compute_agent.cmd.scheduler.configured import assemble, placement_transport, read_json
-from compute_agent.daemon import message_bus
+from compute_agent.cmd.program import JSON, Argument, argument
+from compute_agent.cmd.scheduler.request_options import add_request_options, add_spec_options
 from compute_agent.programs import configuration_files
-from compute_agent.programs.exit_status import Exit, exit_table
+from compute_agent.programs.exit_status import exit_table
+from compute_agent.programs.whole_numbers import positive
 
-LOG = logging.getLogger(__name__)
+PROGRAM: Final = "compute-scheduler"
+_INSTANCE: Final = argument("instance", metavar="UUID", help="uuid of the instance")
+_ALTERNATES: Final = argument(
+    "--alternates", action="store_true", help="also list hosts to try later"
+)
+_AS_CLAIM: Final = "Give the request with the options of claim, or with --spec."
 
-PROGRAM = "compute-scheduler"
-MODULE = "compute_agent.cmd.scheduler.main"
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,7 +64,7 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
         if namespace.json:
             print(json.dumps(error.as_dict(), indent=2))
         else:
-            from compute_agent.cmd.scheduler.explanation_view import print_explanation
+            from compute_agent.cmd.scheduler.views import print_explanation
 
             print_explanation(error.causes, sys.stderr)
     return error.exit_status
@@ -91,176 +88,295 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--debug", action="store_true", help="log everything, including each request"
     )
+    # for commands without the option, whose output is JSON
+    parser.set_defaults(json=True)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_claim(commands)
-    release = commands.add_parser("release", help="release everything that a consumer holds")
-    release.add_argument(
-        "consumer", metavar="CONSUMER", help="uuid of the consumer, as claim printed it"
-    )
-    release.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    release.set_defaults(function=_release)
-    select = commands.add_parser("select", help="claim resources for a request specification")
-    select.add_argument(
-        "file",
-        nargs="?",
-        default="-",
-        metavar="FILE",
-        help="request specification as JSON; default: standard input",
-    )
-    select.add_argument("--alternates", action="store_true", help="also list hosts to try later")
-    select.add_argument(
-        "--json", action="store_true", default=True, help="no effect: the output is always JSON"
-    )
-    select.set_defaults(function=_select)
-    explain.add_parser(commands)
-    make_room.add_parser(commands)
-    instances.add_parsers(commands)
-    moves.add_parsers(commands)
-    holdings.add_parser(commands)
-    top.add_parser(commands)
-    serve = commands.add_parser("serve", help="answer requests on the message bus")
-    # set by `serve` for its worker processes
-    serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    serve.set_defaults(function=_serve, json=False)
-    status = commands.add_parser("status", help="show the status of a running scheduler")
-    status.add_argument(
-        "what", choices=["upgrade"], help="show what agents of older versions still prevent"
-    )
-    status.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    status.set_defaults(function=_upgrade_status)
+    _add_placing(commands)
+    _add_life_cycle(commands)
+    _add_moves(commands)
+    _add_running(commands)
     return parser
 
 
-def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    claim = commands.add_parser(
+def _add(
+    commands: _Commands, name: str, place: str, text: str, *arguments: Argument, **words: Any
+) -> None:
+    """Add a command.
+
+    :param place: module of this folder, and function.
+    :param words: further ones of its parser.
+    """
+    command = commands.add_parser(name, help=text, **words)
+    command.set_defaults(function=f"compute_agent.cmd.scheduler.{place}")
+    for add in arguments:
+        add(command)
+
+
+def _file(content: str) -> Argument:
+    help_ = f"{content}; JSON; default: standard input"
+    return argument("file", nargs="?", default="-", metavar="FILE", help=help_)
+
+
+def _add_placing(commands: _Commands) -> None:
+    _add(
+        commands,
         "claim",
-        help="claim resources",
+        "placing:claim",
+        "claim resources",
+        add_request_options,
+        argument("--consumer", metavar="UUID", help="uuid of the consumer; default: a new one"),
+        JSON,
         description="Claims resources on one host, and prints the consumer and the host. GROUP in "
         "an option is the suffix of a --group; an option without GROUP applies to --resources.",
     )
-    claim_options.add_request_options(claim)
-    claim.add_argument(
-        "--consumer", metavar="UUID", help="uuid of the consumer; default: a new one"
+    _add(
+        commands,
+        "release",
+        "placing:release",
+        "release everything that a consumer holds",
+        argument("consumer", metavar="CONSUMER", help="uuid of the consumer, as claim printed it"),
+        JSON,
     )
-    claim.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    claim.set_defaults(function=_claim)
-
-
-def _claim(namespace: argparse.Namespace) -> None:
-    from compute_agent.cmd.scheduler.instances import claim_document
-    from compute_agent.cmd.scheduler.request_options import spec_of
-    from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
-
-    spec = spec_of(namespace)
-    consumer = (
-        uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
+    _add(
+        commands,
+        "select",
+        "placing:select",
+        "claim resources for a request specification",
+        argument(
+            "file",
+            nargs="?",
+            default="-",
+            metavar="FILE",
+            help="request specification as JSON; default: standard input",
+        ),
+        _ALTERNATES,
+        argument(
+            "--json", action="store_true", default=True, help="no effect: the output is always JSON"
+        ),
     )
-    parts = assemble(namespace, chooses=True)
-    claim = LifeCycle(parts).claim(spec, consumer)
-    document = claim_document(claim, parts.client)
-    if namespace.json:
-        print(json.dumps(document, indent=2))
-    else:
-        from compute_agent.cmd.scheduler.claim_view import print_claim
-
-        print_claim(document)
-
-
-def _release(namespace: argparse.Namespace) -> int:
-    from compute_agent.request.extra_specs import uuid_text
-
-    consumer = uuid_text("CONSUMER", namespace.consumer)
-    was_released = assemble(namespace).client.release(consumer)
-    if namespace.json:
-        print(json.dumps({"consumer": consumer, "released": was_released}))
-    elif was_released:
-        print(f"Released everything that consumer {consumer} held.")
-    if not was_released:
-        print(
-            f"compute-scheduler release: consumer {consumer} holds nothing: it was released "
-            "before, or never claimed.",
-            file=sys.stderr,
-        )
-        return Exit.FAILED
-    return Exit.FINE
-
-
-def _select(namespace: argparse.Namespace) -> None:
-    from compute_agent.request import spec_reader
-
-    body = read_json(namespace.file)
-    instances = spec_reader.instances_of(body)
-    spec = spec_reader.read_spec(body)
-    scheduler = assemble(namespace, chooses=True).scheduler
-    selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
-    print(json.dumps([[host.as_dict() for host in hosts] for hosts in selections], indent=2))
-
-
-def _serve(namespace: argparse.Namespace) -> int:
-    from compute_agent import conf as agent_conf
-    from compute_agent.daemon import garbage_collection, logs, tracing
-    from compute_agent.programs.systemd import ServiceManager
-    from compute_agent.scheduler.service import shown_metrics
-    from compute_agent.scheduler.service.life import SchedulerLife, check_placement
-    from compute_agent.scheduler.service.workers import Workers, when_abandoned
-
-    if namespace.os_cloud is not None:
-        raise errors.InvalidConfiguration(
-            "serve takes no --os-cloud: set [placement]auth_type and its options in the file."
-        )
-    conf = program.configuration(namespace)
-    logs.set_up(conf, "compute-scheduler")
-    if not namespace.worker:
-        LOG.info(
-            "compute-scheduler %s starts: %d worker(s), host %s, placement %s, message bus %s",
-            __version__,
-            max(conf.scheduler.workers, 1),
-            conf.DEFAULT.host,
-            conf.placement.endpoint_override or "by the catalogue of keystone",
-            message_bus.shown_address(conf),
-        )
-        agent_conf.warn_of_useless(conf)
-        from compute_agent.scheduler import assembly
-
-        # a filter or weigher that does not exist ends the start here, instead of every worker
-        assembly.search_options(conf)
-        assembly.claim_options(conf)
-    if namespace.worker or conf.scheduler.workers <= 1:
-        tracing.start(conf, PROGRAM)
-    manager = ServiceManager()
-    if namespace.worker:
-        calls = shown_metrics.counted_calls(conf)
-        life = SchedulerLife(conf, placement_transport(namespace, conf), manager, calls)
-        when_abandoned(sys.stdin.buffer, life.stop)
-        return life.run()
-    if conf.scheduler.workers <= 1:
-        with shown_metrics.of_this_process(conf) as calls:
-            return SchedulerLife(conf, placement_transport(namespace, conf), manager, calls).run()
-    message_bus.open_transport(conf).cleanup()
-    check_placement(conf, placement_transport(namespace, conf))
-    files = [f"--config-file={file}" for file in namespace.config_file]
-    files += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    files += ["--debug"] if namespace.debug else []
-    command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
-    # otherwise Python walks all of it once more when this process ends, which delays a stop
-    garbage_collection.keep_what_is_loaded()
-    with shown_metrics.of_workers(conf) as (variables, on_end):
-        workers = Workers(
-            command, conf.scheduler.workers, manager, variables=variables, on_end=on_end
-        )
-        return workers.run()
+    _add(
+        commands,
+        "explain",
+        "placing:explain",
+        "show where a request fits, or why it does not",
+        add_spec_options,
+        JSON,
+        description=f"Searches as claim does, and claims nothing. {_AS_CLAIM}",
+    )
+    _add(
+        commands,
+        "make-room",
+        "make_room:make_room",
+        "show which guests to move so that a request fits",
+        add_spec_options,
+        *(
+            argument(option, type=int, default=default, metavar="N", help=text)
+            for option, default, text in (
+                ("--max-moves", 3, "most guests that move, up to 8; default: %(default)s"),
+                ("--places", 1, "how many times the request is to fit; default: %(default)s"),
+            )
+        ),
+        argument(
+            "--time-limit",
+            type=float,
+            default=5,
+            metavar="SECONDS",
+            help="time of placement for a plan; default: %(default)s",
+        ),
+        argument(
+            "--swap",
+            action="store_true",
+            help="all guests of a plan are stopped and moved together",
+        ),
+        *(
+            argument(option, metavar=metavar, help=text, action="append", default=[])
+            for option, metavar, text in (
+                ("--keep", "UUID", "a guest that does not move (repeatable)"),
+                ("--keep-project", "ID", "no guest of this project moves (repeatable)"),
+            )
+        ),
+        argument(
+            "--carry-out",
+            metavar="FILE",
+            type=Path,
+            help="carry the plan out, and keep it in this file until it is done; a file that "
+            "exists is gone on with",
+        ),
+        argument(
+            "--mover",
+            metavar="TEXT",
+            help="command that moves a guest and waits for it; gets guest, source and destination",
+        ),
+        argument(
+            "--at-once",
+            type=positive,
+            default=1,
+            metavar="N",
+            help="most guests that --mover moves at the same time; default: %(default)s",
+        ),
+        JSON,
+        description="Without --carry-out it moves nothing; it never claims anything for the "
+        f"request. {_AS_CLAIM} Needs placement-server.",
+    )
 
 
-def _upgrade_status(namespace: argparse.Namespace) -> None:
-    from compute_agent.cmd.scheduler.explanation_view import print_status
-    from compute_agent.scheduler.bus.running_scheduler import upgrade_status
+def _add_life_cycle(commands: _Commands) -> None:
+    _add(
+        commands,
+        "reschedule",
+        "life_cycle:reschedule",
+        "claim another host for an instance that could not be built",
+        _INSTANCE,
+        _file("request specification"),
+        argument(
+            "--failed",
+            metavar="HOST",
+            action="append",
+            required=True,
+            help="host that was tried before; may be given several times",
+        ),
+    )
+    _add(
+        commands,
+        "delete",
+        "life_cycle:delete",
+        "release what a deleted instance holds",
+        _INSTANCE,
+        argument(
+            "--migration",
+            metavar="UUID",
+            action="append",
+            default=[],
+            help="consumer of an unfinished move of the instance; may be given several times",
+        ),
+        argument(
+            "--local",
+            action="store_true",
+            help="delete it although its host is down; refused if the agent of the host is alive",
+        ),
+    )
+    before = argument(
+        "--before",
+        metavar="FILE",
+        help="what the instance holds before the change, as JSON {PROVIDER: {CLASS: AMOUNT}}; with "
+        "it the command can be repeated",
+    )
+    for name, text, content in (
+        (
+            "attach",
+            "add a port or accelerator to an instance",
+            "request specification of only the new groups",
+        ),
+        ("detach", "remove an attached port or accelerator from an instance", "output of attach"),
+    ):
+        _add(commands, name, f"life_cycle:{name}", text, _INSTANCE, _file(content), before)
 
-    status = upgrade_status(program.configuration(namespace))
-    if namespace.json:
-        print(json.dumps(status, indent=2))
-    else:
-        print_status(status)
+
+def _add_moves(commands: _Commands) -> None:
+    move = commands.add_parser("move", help="begin, confirm or revert the move of an instance")
+    steps = move.add_subparsers(dest="step", required=True, metavar="STEP")
+    _add(
+        steps,
+        "begin",
+        "life_cycle:begin_move",
+        "claim a destination and keep the source",
+        argument(
+            "kind",
+            choices=["cold", "live", "evacuate"],
+            help="kind of the move; cold is also for a resize",
+        ),
+        _INSTANCE,
+        _file("request specification"),
+        argument(
+            "--migration",
+            default="",
+            metavar="UUID",
+            help="consumer that holds the source during the move",
+        ),
+        argument(
+            "--source",
+            default="",
+            metavar="UUID",
+            help="root provider of the dead host; with it an evacuation can be repeated",
+        ),
+        _ALTERNATES,
+    )
+    for name, text in (
+        ("finish", "release the source"),
+        ("revert", "return to the source and release the destination"),
+    ):
+        _add(steps, name, f"life_cycle:{name}_move", text, _file("output of begin"))
+    _add(
+        steps,
+        "returned",
+        "life_cycle:record_returned_source",
+        "release a source that was dead, after it is back",
+        _INSTANCE,
+        argument("source", metavar="ROOT", help="uuid of the root provider of the source"),
+    )
+
+
+def _add_running(commands: _Commands) -> None:
+    _add(
+        commands,
+        "list",
+        "holdings:list_holdings",
+        "show what consumers, a host or a project hold",
+        argument("consumers", nargs="*", metavar="CONSUMER", help="uuids of consumers"),
+        argument("--host", metavar="HOST", help="all consumers of this host"),
+        argument("--project", metavar="ID", help="sums of the consumers of this project"),
+        JSON,
+    )
+    _add(
+        commands,
+        "top",
+        "running:top",
+        "show the work of a running scheduler, live",
+        argument(
+            "--url",
+            metavar="URL",
+            help="URL of the metrics; default: [compute_scheduler]metrics_bind of this host",
+        ),
+        argument(
+            "--interval",
+            type=_seconds,
+            default=2.0,
+            metavar="SECONDS",
+            help="seconds between two readings; default: %(default)s",
+        ),
+        argument(
+            "--count",
+            type=positive,
+            metavar="N",
+            help="exit after N readings; default: never",
+        ),
+        description="Reads the metrics of compute-scheduler serve. Press q or Ctrl-C to exit.",
+    )
+    _add(
+        commands,
+        "serve",
+        "serve:serve",
+        "answer requests on the message bus",
+        # set by `serve` for its worker processes
+        argument("--worker", action="store_true", help=argparse.SUPPRESS),
+    )
+    _add(
+        commands,
+        "status",
+        "running:status",
+        "show the status of a running scheduler",
+        argument(
+            "what", choices=["upgrade"], help="show what agents of older versions still prevent"
+        ),
+        JSON,
+    )
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0.1 <= float(text) <= 3600:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
 
 
 if __name__ == "__main__":

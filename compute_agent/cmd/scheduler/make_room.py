@@ -8,82 +8,28 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from compute_agent.cmd.console import columns
-from compute_agent.cmd.scheduler import claim_options
+from compute_agent.cmd.scheduler.configured import assemble
+from compute_agent.cmd.scheduler.request_options import given_spec
+from compute_agent.cmd.scheduler.views import explanation_lines
 from compute_agent.drift.wording import resources
+from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.amounts import by_class, of_record
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.whole_numbers import positive
-
-if TYPE_CHECKING:
-    from compute_agent.scheduler.assembly import SchedulerParts
-    from compute_agent.scheduler.moves.room import Room
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.scheduler.assembly import SchedulerParts
+from compute_agent.scheduler.errors import MoveRefused
+from compute_agent.scheduler.moves.carrying import CarriedPlan
+from compute_agent.scheduler.moves.room import Room, find_room
 
 _MOST_PLANS: Final = 5
 """Plans of one run: others may claim what a plan needs."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `compute-scheduler`."""
-    command = commands.add_parser(
-        "make-room",
-        help="show which guests to move so that a request fits",
-        description="Without --carry-out it moves nothing; it never claims anything for the "
-        "request. Give the request with the options of claim, or with --spec. Needs "
-        "placement-server.",
-    )
-    claim_options.add_spec_options(command)
-    for option, default, help_ in (
-        ("--max-moves", 3, "most guests that move, up to 8; default: %(default)s"),
-        ("--places", 1, "how many times the request is to fit; default: %(default)s"),
-    ):
-        command.add_argument(option, type=int, default=default, metavar="N", help=help_)
-    command.add_argument(
-        "--time-limit",
-        type=float,
-        default=5,
-        metavar="SECONDS",
-        help="time of placement for a plan; default: %(default)s",
-    )
-    command.add_argument(
-        "--swap", action="store_true", help="all guests of a plan are stopped and moved together"
-    )
-    for option, metavar, help_ in (
-        ("--keep", "UUID", "a guest that does not move (repeatable)"),
-        ("--keep-project", "ID", "no guest of this project moves (repeatable)"),
-    ):
-        command.add_argument(option, metavar=metavar, help=help_, action="append", default=[])
-    command.add_argument(
-        "--carry-out",
-        metavar="FILE",
-        type=Path,
-        help="carry the plan out, and keep it in this file until it is done; a file that exists is "
-        "gone on with",
-    )
-    command.add_argument(
-        "--mover",
-        metavar="TEXT",
-        help="command that moves a guest and waits for it; gets guest, source and destination",
-    )
-    command.add_argument(
-        "--at-once",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="most guests that --mover moves at the same time; default: %(default)s",
-    )
-    command.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    command.set_defaults(function=_make_room)
-
-
-def _make_room(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble
-    from compute_agent.cmd.scheduler.request_options import given_spec
-    from compute_agent.request.errors import InvalidRequest
-    from compute_agent.scheduler.moves.room import find_room
-
+def make_room(namespace: argparse.Namespace) -> int:
+    """Print a plan of moves, or carry one out."""
     spec = given_spec(namespace)
     parts = assemble(namespace, chooses=True)
     if namespace.carry_out and not namespace.mover:
@@ -116,10 +62,6 @@ def _carry_out(
     namespace: argparse.Namespace, parts: SchedulerParts, find: Callable[[], Room]
 ) -> int:
     """Carry a plan out; where a step does not fit any more, make another plan."""
-    from compute_agent.errors import AllocationMoveFailed
-    from compute_agent.scheduler.errors import MoveRefused
-    from compute_agent.scheduler.moves.carrying import CarriedPlan
-
     path: Path = namespace.carry_out
     command = shlex.split(namespace.mover)
 
@@ -153,8 +95,6 @@ def _carry_out(
 
 
 def _lines(room: Room) -> Iterator[str]:
-    from compute_agent.cmd.scheduler.explanation_view import explanation_lines
-
     for name, causes in (room.refused or {}).items():
         yield f"On {name} there would be room, but: {causes.sentence()}"
     if room.now.hosts:

@@ -17,7 +17,7 @@ from compute_agent.cmd.dev.machine import SHIPPED, ReportedMachine, unpack
 from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
-from compute_agent.cmd.scheduler.claim_view import print_claim
+from compute_agent.cmd.scheduler.views import print_claim
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.conf import new_config

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent.cmd.scheduler.explanation_view import print_status
+from compute_agent.cmd.scheduler.views import print_status
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
 from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims

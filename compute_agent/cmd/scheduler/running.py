@@ -1,62 +1,36 @@
-"""The command `compute-scheduler top`: a running scheduler's work, live."""
+"""The commands about a running scheduler: `top`, its work, live, and `status`."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+import requests
+
+from compute_agent.bounded_http.session import BoundedSession
 from compute_agent.cmd import program
-from compute_agent.programs import whole_numbers
-
-if TYPE_CHECKING:
-    from compute_agent.scheduler.service.readings import ServiceReading
+from compute_agent.cmd.scheduler.views import print_status
+from compute_agent.cmd.screen import Screen
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.scheduler.bus import running_scheduler
+from compute_agent.scheduler.errors import NoSchedulerAnswers
+from compute_agent.scheduler.service.readings import (
+    NotMetrics,
+    ServiceReading,
+    per_second,
+    quantile,
+    reading_of,
+)
 
 TIMEOUT = 5.0
 SHOWN_FILTERS = 8
 _PARTS = (0.5, 0.95, 0.99)
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `compute-scheduler`."""
-    top = commands.add_parser(
-        "top",
-        help="show the work of a running scheduler, live",
-        description="Reads the metrics of compute-scheduler serve. Press q or Ctrl-C to exit.",
-    )
-    top.add_argument(
-        "--url",
-        metavar="URL",
-        help="URL of the metrics; default: [compute_scheduler]metrics_bind of this host",
-    )
-    top.add_argument(
-        "--interval",
-        type=_seconds,
-        default=2.0,
-        metavar="SECONDS",
-        help="seconds between two readings; default: %(default)s",
-    )
-    top.add_argument(
-        "--count",
-        type=whole_numbers.positive,
-        metavar="N",
-        help="exit after N readings; default: never",
-    )
-    top.set_defaults(function=_top, json=False)
-
-
-def _seconds(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0.1 <= float(text) <= 3600:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
-
-
-def _top(namespace: argparse.Namespace) -> None:
-    from compute_agent.cmd.screen import Screen
-
+def top(namespace: argparse.Namespace) -> None:
+    """Show the work of a scheduler until it is left."""
     url = namespace.url or _configured_url(namespace)
     before = _read(url)
     shown_count = 0
@@ -69,10 +43,17 @@ def _top(namespace: argparse.Namespace) -> None:
                 break
 
 
-def _configured_url(namespace: argparse.Namespace) -> str:
-    from compute_agent.errors import InvalidConfiguration
+def status(namespace: argparse.Namespace) -> None:
+    """Print what agents of older versions still prevent."""
+    document = running_scheduler.upgrade_status(program.configuration(namespace))
+    if namespace.json:
+        print(json.dumps(document, indent=2))
+    else:
+        print_status(document)
 
-    bind = program.configuration(namespace, debug=namespace.debug).compute_scheduler.metrics_bind
+
+def _configured_url(namespace: argparse.Namespace) -> str:
+    bind = program.configuration(namespace).compute_scheduler.metrics_bind
     if not bind:
         raise InvalidConfiguration(
             "[compute_scheduler]metrics_bind is not set, so the scheduler of this host shows no "
@@ -82,12 +63,6 @@ def _configured_url(namespace: argparse.Namespace) -> str:
 
 
 def _read(url: str) -> ServiceReading:
-    import requests
-
-    from compute_agent.bounded_http.session import BoundedSession
-    from compute_agent.scheduler.errors import NoSchedulerAnswers
-    from compute_agent.scheduler.service.readings import NotMetrics, reading_of
-
     try:
         with BoundedSession() as session:
             answer = session.get(url, timeout=TIMEOUT)
@@ -107,8 +82,6 @@ def _read(url: str) -> ServiceReading:
 
 def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator[str]:
     """Yield the lines that show what happened between two readings."""
-    from compute_agent.scheduler.service.readings import per_second, quantile
-
     seconds = after.at - before.at
     state = _state(after.value("placement_up"), "answers", "does not answer")
     bus = _state(after.value("bus_up"), "up", "takes no messages")
