@@ -1,1 +1,1 @@
-"""Work by hand, offline or online: the work behind `compute-manage`."""
+"""Hosts, trees and drains as commands show and change them, and the checks of doctor."""

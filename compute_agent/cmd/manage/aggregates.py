@@ -1,81 +1,41 @@
-"""The command `sync_aggregates`: host aggregates, mirrored to placement."""
+"""The command `sync_aggregates`: host aggregates, mirrored to placement for `member_of`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from typing import Final
+
+from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.cmd.manage.options import (
-    BadArgument,
-    ManageParser,
-    add_common,
-    configuration,
-    transport,
-)
+from compute_agent.cmd.manage.exit_statuses import SyncExit
+from compute_agent.cmd.manage.options import BadArgument, configuration, transport
 from compute_agent.cmd.progress import ProgressBars, progress_bars
+from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of
-from compute_agent.programs.exit_status import ExitStatus, exit_table
+from compute_agent.placement import provider_directory
+from compute_agent.placement.provider_directory import ProviderDirectory
+from compute_agent.report.client import ReportClient
+from compute_agent.scheduler.fleet.aggregates import Aggregate, source_of
 
-if TYPE_CHECKING:
-    from oslo_config import cfg
+Progress = Callable[[str, int, int], None]
 
-    from compute_agent.manage.aggregates import SyncResult
-    from compute_agent.scheduler.fleet.aggregates import Aggregate
-
-
-class SyncExit(ExitStatus):
-    """Exit status of `sync_aggregates`; of several problems the first of this list counts."""
-
-    DONE = 0, "success, also with --dry-run"
-    UNEXPECTED_ANSWER = 2, "placement cannot be used, or gave an unexpected answer"
-    WRITE_FAILED = 3, "the aggregates of a provider could not be written"
-    SEVERAL_NODES = 1, "a host has more than one node"
-    UNKNOWN_HOST = 4, "a host of an aggregate is unknown"
-    NO_NODE = 5, "a host has no node"
-    NO_PROVIDER = 6, "a node has no resource provider"
-    BAD_ARGUMENTS = 127, "bad arguments or configuration"
+_PROBLEMS: Final = {
+    SyncExit.SEVERAL_NODES: "has more than one node",
+    SyncExit.WRITE_FAILED: "could not be written",
+    SyncExit.UNKNOWN_HOST: "is not known",
+    SyncExit.NO_NODE: "has no node",
+    SyncExit.NO_PROVIDER: "has a node without resource provider",
+}
+"""The reasons why a host could not be put into its aggregates, as the status says them too."""
 
 
-STATUS = exit_table(
-    "A problem of one host does not stop the others. After several kinds of problems, the",
-    "exit status is the first of 3, 1, 4, 5, 6.",
-    statuses=SyncExit,
-)
-
-
-def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
-    """Add the command to the parser."""
-    parser = commands.add_parser(
-        "sync_aggregates",
-        help="put hosts into the aggregates of [compute_scheduler]aggregate_source",
-        description="Put the root provider of each host into the aggregates of the host in\n"
-        "placement, so that member_of finds it. In Nova: nova-manage placement sync_aggregates.",
-        epilog=STATUS,
-    )
-    add_common(parser, _sync, exit_of)
-    parser.add_argument(
-        "--prune",
-        action="store_true",
-        help="also remove hosts from aggregates that no longer list them",
-    )
-
-
-def exit_of(error: errors.ComputeAgentError) -> int:
-    """Return the exit status of an error."""
-    if isinstance(error, errors.PlacementError):
-        return SyncExit.UNEXPECTED_ANSWER
-    # no status is free for the configuration, and 1 is about a host
-    return SyncExit.BAD_ARGUMENTS
-
-
-def _sync(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage.aggregates import AggregateSync
-    from compute_agent.report.client import ReportClient
-
+def sync_aggregates(namespace: argparse.Namespace) -> int:
+    """Put hosts into their aggregates."""
     conf = configuration(namespace)
     aggregates = _aggregates(conf)
     report = ReportClient(transport(namespace, conf))
@@ -95,13 +55,11 @@ def _sync(namespace: argparse.Namespace) -> int:
     _print(result, namespace)
     if result.failure is not None:
         return SyncExit.UNEXPECTED_ANSWER
-    troubles = {problem.trouble.name for problem in result.problems}
-    return next((status for status in SyncExit if status.name in troubles), SyncExit.DONE)
+    troubles = {problem.trouble for problem in result.problems}
+    return next((status for status in SyncExit if status in troubles), SyncExit.DONE)
 
 
 def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
-    from compute_agent.scheduler.fleet.aggregates import source_of
-
     if not conf.compute_scheduler.aggregate_source:
         raise BadArgument(
             "[compute_scheduler]aggregate_source is not set, so there is nothing to mirror. Set it "
@@ -116,7 +74,6 @@ def _announced_nodes(
     """Return the nodes by host; empty without a bus, where the only node has the host's name."""
     if not conf.transport_url or not hosts:
         return {}
-    from compute_agent.drift.instances.agents import AgentsOnBus
 
     agents = AgentsOnBus(conf)
     try:
@@ -129,7 +86,7 @@ def _announced_nodes(
 def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
     for problem in result.problems:
         print(
-            f"compute-manage sync_aggregates: host {problem.host} {problem.trouble.value}: "
+            f"compute-manage sync_aggregates: host {problem.host} {_PROBLEMS[problem.trouble]}: "
             f"{problem.detail}",
             file=sys.stderr,
         )
@@ -143,21 +100,9 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         document = {
             "dry_run": namespace.dry_run,
             "hosts": result.hosts,
-            "changes": [
-                {
-                    "host": change.host,
-                    "provider": change.provider,
-                    "added": change.added_aggregates,
-                    "removed": change.removed_aggregates,
-                }
-                for change in result.changes
-            ],
+            "changes": [asdict(change) for change in result.changes],
             "problems": [
-                {
-                    "host": problem.host,
-                    "trouble": problem.trouble.name.lower(),
-                    "detail": problem.detail,
-                }
+                {**asdict(problem), "trouble": problem.trouble.name.lower()}
                 for problem in result.problems
             ],
             "failure": None if result.failure is None else str(result.failure),
@@ -166,11 +111,159 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         return
     would = "would be " if namespace.dry_run else ""
     for change in result.changes:
-        for aggregate in change.added_aggregates:
+        for aggregate in change.added:
             print(f"{change.host} ({change.provider}): {would}added to {aggregate}")
-        for aggregate in change.removed_aggregates:
+        for aggregate in change.removed:
             print(f"{change.host} ({change.provider}): {would}removed from {aggregate}")
     print(
         f"{count_of(result.hosts, 'host')}: {len(result.changes)} {would}changed, "
         f"{len(result.problems)} with problems"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProblem:
+    """A host that was left as it is, with the reason."""
+
+    host: str
+    trouble: SyncExit
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateDifference:
+    """Aggregates that a host's root provider is, or would be, put into and taken out of."""
+
+    host: str
+    provider: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class SyncResult:
+    """Changes that were or would be made, hosts with problems, and an error that ended it early."""
+
+    hosts: int = 0
+    changes: list[AggregateDifference] = field(default_factory=list)
+    problems: list[SyncProblem] = field(default_factory=list)
+    failure: errors.PlacementError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSync:
+    """One synchronisation.
+
+    :ivar nodes: host to its nodes' root providers, as the agents announce them; a host that is
+        not in it is looked up by its name, which is then the name of its only node.
+    """
+
+    report: ReportClient
+    aggregates: Collection[Aggregate]
+    nodes: Mapping[str, Collection[str]]
+    _: KW_ONLY
+    prune: bool
+    dry_run: bool
+    progress: Progress = lambda _what, _done_count, _total: None
+
+    def run(self) -> SyncResult:
+        """Add what is missing, and with `prune` remove what the aggregates no longer list.
+
+        A host with a problem is reported and does not stop the others.
+
+        :raises PlacementError: placement cannot be used; nothing was changed.
+        """
+        result = SyncResult()
+        directory = provider_directory.read(self.report.placement)
+        by_name = {provider.name: provider.uuid for provider in directory.providers.values()}
+        aggregates_of: dict[str, set[str]] = {}
+        hosts = {}
+        for host in sorted(
+            {host for listed_aggregate in self.aggregates for host in listed_aggregate.hosts}
+        ):
+            try:
+                hosts[host] = self._root(host, directory, by_name)
+            except _UnusableHost as unusable:
+                result.problems.append(SyncProblem(host, *unusable.args))
+                continue
+            aggregates_of.setdefault(hosts[host], set()).update(
+                aggregate.uuid for aggregate in self.aggregates if host in aggregate.hosts
+            )
+        names = {root: host for host, root in hosts.items()}
+        leaving = self._leaving(directory, aggregates_of) if self.prune else {}
+        result.hosts = len(names)
+        roots = sorted({*aggregates_of, *leaving})
+        for count, root in enumerate(roots):
+            self.progress("aggregates of hosts", count, len(roots))
+            host = names.get(root, directory.name(root))
+            try:
+                self._change(
+                    result, host, root, aggregates_of.get(root, set()), leaving.get(root, set())
+                )
+            except errors.PlacementError as error:
+                result.failure = error
+                break
+        return result
+
+    def _root(self, host: str, directory: ProviderDirectory, by_name: Mapping[str, str]) -> str:
+        nodes = self.nodes.get(host)
+        if nodes is None:
+            uuid = by_name.get(host)
+            if uuid is None:
+                detail = "no agent announces it, and placement has no resource provider of its name"
+                raise _UnusableHost(SyncExit.UNKNOWN_HOST, detail)
+            if directory.root(uuid) != uuid or directory.is_shared(uuid):
+                raise _UnusableHost(
+                    SyncExit.NO_NODE,
+                    f"the resource provider of its name ({uuid}) is not a host",
+                )
+            return uuid
+        if not nodes:
+            raise _UnusableHost(SyncExit.NO_NODE, "its agent announces none")
+        if len(nodes) > 1:
+            raise _UnusableHost(SyncExit.SEVERAL_NODES, ", ".join(sorted(nodes)))
+        node = next(iter(nodes))
+        if node not in directory.providers:
+            raise _UnusableHost(SyncExit.NO_PROVIDER, f"placement has no resource provider {node}")
+        return node
+
+    def _leaving(
+        self, directory: ProviderDirectory, wanted_members: Mapping[str, Collection[str]]
+    ) -> dict[str, set[str]]:
+        """Return hosts in placement with aggregates of the source that no longer list them.
+
+        Providers that are not hosts stay: sharing providers have to be in aggregates.
+        """
+        leaving: dict[str, set[str]] = {}
+        for aggregate in sorted(self.aggregates, key=lambda entry: entry.uuid):
+            for uuid in provider_directory.members_of(self.report.placement, aggregate.uuid):
+                if uuid in directory.hosts and aggregate.uuid not in wanted_members.get(uuid, ()):
+                    leaving.setdefault(uuid, set()).add(aggregate.uuid)
+        return leaving
+
+    def _change(
+        self, result: SyncResult, host: str, root: str, add: set[str], remove: set[str]
+    ) -> None:
+        present = self.report.placement.providers.aggregates(root, host).content
+        added_hosts, removed_hosts = add - present, remove & present
+        if not added_hosts and not removed_hosts:
+            return
+        if not self.dry_run:
+            try:
+                self.report.change_aggregates(root, add=added_hosts, remove=removed_hosts)
+            except (
+                errors.ResourceProviderUpdateFailed,
+                errors.ResourceProviderUpdateConflict,
+                errors.ResourceProviderNotFound,
+            ) as error:
+                result.problems.append(SyncProblem(host, SyncExit.WRITE_FAILED, str(error)))
+                return
+        result.changes.append(
+            AggregateDifference(
+                host, root, tuple(sorted(added_hosts)), tuple(sorted(removed_hosts))
+            )
+        )
+
+
+class _UnusableHost(Exception):
+    """A host that has no single root provider in placement; its arguments say why."""

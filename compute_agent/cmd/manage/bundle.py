@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import platform
+import re
+import shutil
 import socket
+import subprocess
+import sys
 import tarfile
+import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from compute_agent import errors
-from compute_agent.cmd.manage.options import ManageParser, add_common
 from compute_agent.programs.exit_status import Exit
 
 _DIRECTORIES: Final = tuple(
     Path("/etc", name) for name in ("compute-agent", "compute-scheduler", "placement")
 )
+_MOST_SECONDS: Final = 120
+"""Seconds after which a command is ended, as of one that waits for a hypervisor that hangs."""
+_LAST_LOG_BYTES: Final = 8 * 2**20
+_LARGEST_FILE: Final = 2**20
+_UNITS: Final = ("compute-agent", "compute-scheduler", "placement-server")
+_READABLE: Final = (".conf", ".yaml", ".yml", ".json")
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:pass|secret|token|key|credential)[\w.-]*(?=[\"']?\s*[=:])", re.IGNORECASE
+)
+"""The end of the name of an option, of a key of YAML and JSON, or of a parameter of a URL."""
+_USER: Final = re.compile(r"(?<=://)\S*@|[^\s/:@]+:(?!//)\S+@")
+"""User and password: of the first URL of a line, or of a further one, which has no scheme."""
 
 
-def add_command(topics: argparse._SubParsersAction[ManageParser]) -> None:
-    """Add the command to the parser."""
-    parser = topics.add_parser(
-        "bundle",
-        help="collect what helps to find a fault of this machine in one archive",
-        description="Write the configuration of all programs of this machine without its secrets,\n"
-        "their versions, status and logs of the last two days, what `compute-agent doctor` says,\n"
-        "and a capture of the machine, into one archive. Run it as root.",
-    )
-    add_common(parser, _bundle)
-    parser.set_defaults(command="")
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE",
-        help="archive to write; default: compute-agent-HOST-TIME.tar.gz in this directory",
-    )
-
-
-def _bundle(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage import bundle
-
+def bundle(namespace: argparse.Namespace) -> int:
+    """Write the archive."""
     name = f"compute-agent-{socket.gethostname()}-{time.strftime('%Y%m%dT%H%M%S')}.tar.gz"
     path = Path(namespace.file or name)
     options = [f"--config-file={file}" for file in namespace.config_file]
@@ -58,7 +59,7 @@ def _bundle(namespace: argparse.Namespace) -> int:
                 os.fdopen(descriptor, "wb") as file,
                 tarfile.open(fileobj=file, mode="w:gz") as archive,
             ):
-                bundle.fill(archive, directories, options, map(Path, namespace.config_file))
+                fill(archive, directories, options, map(Path, namespace.config_file))
         except BaseException:
             path.unlink()
             raise
@@ -73,3 +74,127 @@ def _bundle(namespace: argparse.Namespace) -> int:
         print(f"{path} has what is known of this machine. Passwords, tokens and keys are left out;")
         print("names, addresses and serial numbers are in it: look through it before you send it.")
     return Exit.FINE
+
+
+class Command(NamedTuple):
+    """A command whose output is an entry.
+
+    :ivar needs: a file without which the program is not used on this machine.
+    """
+
+    name: str
+    words: Sequence[str]
+    needs: Path | None = None
+
+
+def without_secrets(text: str) -> str:
+    """Return a configuration without its comments, passwords, tokens, keys and users of URLs."""
+    lines: list[str] = []
+    secret_indent: int | None = None
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith(("#", ";")):
+            continue
+        indent = len(line) - len(line.lstrip(" \t-"))
+        if secret_indent is not None and indent > secret_indent:
+            # further lines of a value
+            continue
+        match = _SECRET_NAME.search(line)
+        secret_indent = indent if match else None
+        lines.append(_USER.sub("***@", f"{line[: match.end()]} = ***" if match else line))
+    return "\n".join([*lines, ""])
+
+
+def fill(
+    archive: tarfile.TarFile,
+    directories: Iterable[Path],
+    config_options: Sequence[str],
+    config_files: Iterable[Path],
+) -> None:
+    """Add what is known of this machine; a part that cannot be had says why in its place.
+
+    :param directories: configuration of the programs, as `/etc/compute-agent`.
+    :param config_options: options of the agent's commands that name its configuration.
+    :param config_files: further files of configuration.
+    """
+    _add(archive, "versions.txt", _versions())
+    found_files = (file for directory in directories for file in sorted(directory.rglob("*")))
+    for file in dict.fromkeys((*found_files, *config_files)):
+        if file.suffix in _READABLE and file.is_file():
+            _add(archive, f"configuration{file.absolute()}", _configuration(file))
+    for command in _commands(config_options):
+        if command.needs is None or command.needs.exists():
+            _add(archive, f"commands/{command.name}.txt", _output(command.words))
+    with tempfile.TemporaryDirectory(prefix="compute-manage-") as directory:
+        target = Path(directory) / "capture"
+        words = [_program("compute-agent"), "capture", *config_options, str(target)]
+        _add(archive, "commands/compute-agent-capture.txt", _output(words))
+        if target.exists():
+            archive.add(target, "capture")
+
+
+def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
+    content = text.encode()
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime = len(content), int(time.time())
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _commands(config_options: Sequence[str]) -> Iterator[Command]:
+    agent = [_program("compute-agent")]
+    for words in (["status", "--json"], ["doctor"], ["history"], ["plan"]):
+        yield Command(f"compute-agent-{words[0]}", [*agent, *words, *config_options])
+    scheduler = Path("/etc/compute-scheduler/compute-scheduler.conf")
+    words = ["--config-file", str(scheduler), "status", "upgrade"]
+    yield Command("compute-scheduler-status", [_program("compute-scheduler"), *words], scheduler)
+    server = Path("/etc/placement/placement.conf")
+    words = ["--config-file", str(server), "upgrade", "check"]
+    yield Command("placement-status", [_program("placement-status"), *words], server)
+    for unit in _UNITS:
+        yield Command(f"systemctl-{unit}", ["systemctl", "--no-pager", "--full", "status", unit])
+        since = ["--since", "-2days", "--no-pager", "--output", "short-iso"]
+        yield Command(f"journal-{unit}", ["journalctl", "--unit", unit, *since])
+    yield Command("disks", ["df", "--human-readable"])
+    yield Command("inodes", ["df", "--inodes"])
+    yield Command("time", ["timedatectl"])
+
+
+def _program(name: str) -> str:
+    """Return the program beside the one that runs, or that of the path."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else name
+
+
+def _versions() -> str:
+    packages = sorted(f"{package.name}=={package.version}" for package in distributions())
+    release = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    return "\n".join([platform.platform(), release, f"Python {sys.version}", "", *packages, ""])
+
+
+def _configuration(file: Path) -> str:
+    try:
+        if file.stat().st_size > _LARGEST_FILE:
+            return "The file is larger than 1 MiB.\n"
+        return without_secrets(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        return f"It cannot be read: {error.strerror}.\n"
+
+
+def _output(words: Sequence[str]) -> str:
+    """Return what a command prints, the end of it if it is long, and its status."""
+    head = f"$ {' '.join(words)}\n"
+    if shutil.which(words[0]) is None:
+        return head + "There is no such program.\n"
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_MOST_SECONDS,
+            check=False,
+        )
+        printed, end = done.stdout, f"exit status {done.returncode}"
+    except subprocess.TimeoutExpired as error:
+        printed, end = error.stdout or b"", f"It did not end in {_MOST_SECONDS} s."
+    text = printed[-_LAST_LOG_BYTES:].decode(errors="replace")
+    return f"{head}{_USER.sub('***@', text)}\n{end}\n"

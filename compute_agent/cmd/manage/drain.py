@@ -14,83 +14,35 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from oslo_config import cfg
+from rich.table import Table
 
 from compute_agent import errors
+from compute_agent.agent.availability import AUTOMATIC
 from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
+from compute_agent.cmd.manage.options import BadArgument, configuration
 from compute_agent.cmd.progress import progress_bars
+from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of, resources
+from compute_agent.manage import drain, fleet, hosts
+from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
+from compute_agent.manage.fleet import FleetHost, HeardAgents
+from compute_agent.manage.hosts import CommandRefused
+from compute_agent.manage.tree_reading import existing_tree
+from compute_agent.placement.api import PlacementApi
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.whole_numbers import positive
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
-    from rich.table import Table
-
-    from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
-    from compute_agent.manage.fleet import FleetHost, HeardAgents
-    from compute_agent.placement.api import PlacementApi
-
+from compute_agent.scheduler.bus import running_scheduler
+from compute_agent.scheduler.errors import NoSchedulerAnswers
 
 _REASON: Final = "drain"
 """The beginning of the reason that an agent is given, by which `--undo` knows a drained host."""
 
 
-def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
-    """Add the command to the parser."""
-    parser = fleet_commands.add_command(
-        commands,
-        "drain",
-        _drain,
-        "disable a host, and show the consumers that must leave it",
-        "Disable a host: through its agent, or only in placement if no agent is heard. Then print\n"
-        "its consumers, and for each another host that has room. The command does not move\n"
-        "guests. It can be repeated on a host that is already disabled.\n"
-        "It is unfinished while consumers are left, and fails if not all fit on other hosts.",
-    )
-    parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
-    parser.add_argument(
-        "--reason", default="", metavar="TEXT", help="reason that the status of the host shows"
-    )
-    parser.add_argument("--watch", action="store_true", help="wait until the host is empty")
-    parser.add_argument(
-        "--timeout",
-        type=positive,
-        metavar="SECONDS",
-        help="exit --watch after this time; default: never",
-    )
-    parser.add_argument(
-        "--interval",
-        type=positive,
-        default=5,
-        metavar="SECONDS",
-        help="seconds between two checks of --watch; default: %(default)s",
-    )
-    parser.add_argument(
-        "--with",
-        dest="parameters",
-        type=_parameter,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="add this to all queries, such as member_of=UUID; placement does not store requests",
-    )
-    parser.add_argument("--undo", action="store_true", help="enable a host that was drained")
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not (name and separator):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as member_of=UUID")
-    return name, value
-
-
-def _drain(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage import drain, hosts
-
+def drain_host(namespace: argparse.Namespace) -> int:
+    """Disable a host, and follow it until it is empty."""
     _check(namespace)
     conf = configuration(namespace)
     placement = fleet_commands.placement_api(namespace, conf)
@@ -139,9 +91,6 @@ def _host(
     placement: PlacementApi, agents: AgentsOnBus | None, uuid: str
 ) -> tuple[FleetHost, HeardAgents | None]:
     """Return the host, and the agents that were heard meanwhile; None without a message bus."""
-    from compute_agent.manage import fleet
-    from compute_agent.manage.tree_reading import existing_tree
-
     heard = None if agents is None else fleet.HeardAgents(agents.nodes([uuid]))
     [host] = fleet.described(placement, [existing_tree(placement.connection, uuid)], heard)
     return host, heard
@@ -158,9 +107,6 @@ def _disable(
 
     :returns: by what it is disabled, and whether an operator had disabled it before.
     """
-    from compute_agent.agent.availability import AUTOMATIC
-    from compute_agent.manage import fleet
-
     by = fleet_commands.setter(host.uuid, heard)
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
@@ -180,9 +126,6 @@ def _undo(
     host: FleetHost,
     heard: HeardAgents | None,
 ) -> int:
-    from compute_agent.manage import fleet
-    from compute_agent.manage.hosts import CommandRefused
-
     if host.service is not None and not host.is_enabled and not host.reason.startswith(_REASON):
         raise CommandRefused(
             f"Host {host.name} was disabled by hand ({host.reason or 'no reason given'}), not by a "
@@ -208,10 +151,6 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) ->
 
     A host that never announced itself is not silent: others than agents report hosts too.
     """
-    from compute_agent.manage import fleet
-    from compute_agent.scheduler.bus import running_scheduler
-    from compute_agent.scheduler.errors import NoSchedulerAnswers
-
     if not conf.transport_url:
         return {}
     roots = dict(fleet.roots(placement))
@@ -234,8 +173,6 @@ def _moves(
     parameters: Sequence[tuple[str, str]],
     use: HostHolders | None,
 ) -> list[ConsumerMove]:
-    from compute_agent.manage import drain
-
     with progress_bars() as progress:
         return list(
             drain.moves(
@@ -256,9 +193,6 @@ def _watch(
     use: HostHolders | None,
 ) -> HostHolders | None:
     """Follow the host until it is empty or the time is over; return what it is then."""
-    from compute_agent.manage import drain
-    from compute_agent.manage.hosts import CommandRefused
-
     out = sys.stderr if namespace.json else sys.stdout
     deadline = None if namespace.timeout is None else time.monotonic() + namespace.timeout
     is_away = False

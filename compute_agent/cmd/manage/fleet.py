@@ -11,96 +11,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+from rich.table import Table
 
 from compute_agent.cmd.console import new_console, new_table
-from compute_agent.cmd.manage.options import (
-    BadArgument,
-    ManageParser,
-    add_common,
-    configuration,
-    transport,
-)
-from compute_agent.cmd.program import Function
-from compute_agent.cmd.trees.form import add_form_options, form_of, given_form_options
+from compute_agent.cmd.manage.options import BadArgument, configuration, transport
+from compute_agent.cmd.trees.drawing import drawing
+from compute_agent.cmd.trees.form import form_of, given_form_options
+from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
 from compute_agent.drift.wording import resources
+from compute_agent.manage import fleet, hosts
+from compute_agent.manage.fleet import FleetHost
+from compute_agent.manage.tree_reading import ProviderLines, existing_tree
+from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.connection import Connection
 from compute_agent.programs.exit_status import Exit
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
-    from rich.table import Table
-
-    from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.manage import fleet
-    from compute_agent.manage.fleet import FleetHost
-    from compute_agent.manage.tree_reading import ProviderLines
-    from compute_agent.placement.api import PlacementApi
+from compute_agent.scheduler.bus import running_scheduler
+from compute_agent.scheduler.errors import NoSchedulerAnswers
 
 LOG = logging.getLogger(__name__)
 
 
-def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
-    """Add the commands of this module to the parser."""
-    show = add_command(
-        commands,
-        "show",
-        _show,
-        "show the tree of a host, and its consumers",
-        "Show the tree of a host in placement, its agent, and what each consumer holds.",
-    )
-    show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
-    add_form_options(show)
-    for verb, text in (
-        ("enable", "allow new instances on the host"),
-        ("disable", "allow no new instances on the host"),
-    ):
-        parser = add_command(
-            commands,
-            verb,
-            partial(_set_enabled, is_enabled=verb == "enable"),
-            text,
-            text[0].upper() + text[1:] + ". The agent of the host makes the change. If\n"
-            "it is dead, only placement is changed, so a dead host can be disabled. If it runs\n"
-            "but cannot be reached, nothing is changed. An agent that returns later reports the\n"
-            "state that it had stored itself.",
-        )
-        parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
-        if verb == "disable":
-            parser.add_argument(
-                "--reason",
-                default="",
-                metavar="TEXT",
-                help="reason that the status of the host shows",
-            )
-    report = add_command(
-        commands,
-        "report",
-        _report,
-        "request a pass of the agent of a host now",
-        "Request a pass of the agent of a host now, and wait for its end.",
-    )
-    report.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
-
-
-def add_command(
-    commands: argparse._SubParsersAction[ManageParser],
-    name: str,
-    function: Function,
-    text: str,
-    description: str,
-) -> ManageParser:
-    """Add a command about hosts to the parser."""
-    parser = commands.add_parser(name, help=text, description=description)
-    add_common(parser, function)
-    return parser
-
-
-def _show(namespace: argparse.Namespace) -> None:
-    from compute_agent.cmd.trees.drawing import drawing
-    from compute_agent.manage import fleet, hosts
-    from compute_agent.manage.tree_reading import existing_tree
-
+def show(namespace: argparse.Namespace) -> None:
+    """Show the tree of a host, its agent and its consumers."""
     if namespace.json and (given_options := given_form_options(namespace)):
         raise BadArgument(
             f"{', '.join(given_options)} cannot be combined with --json, which has all"
@@ -126,9 +60,17 @@ def _show(namespace: argparse.Namespace) -> None:
     console.print(_consumer_table(consumers, tree))
 
 
-def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
-    from compute_agent.manage import fleet, hosts
+def enable(namespace: argparse.Namespace) -> int:
+    """Allow new instances on a host."""
+    return _set_enabled(namespace, is_enabled=True)
 
+
+def disable(namespace: argparse.Namespace) -> int:
+    """Allow no new instances on a host."""
+    return _set_enabled(namespace, is_enabled=False)
+
+
+def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
     uuid, name = hosts.root_of(placement, namespace.name)
@@ -156,9 +98,8 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     return Exit.WOULD_CHANGE if namespace.dry_run and changes else Exit.FINE
 
 
-def _report(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage import hosts
-
+def report(namespace: argparse.Namespace) -> int:
+    """Have the agent of a host report it now."""
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
     uuid, name = hosts.root_of(placement, namespace.name)
@@ -194,9 +135,6 @@ def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Placem
 
     :raises PlacementError: it cannot be used.
     """
-    from compute_agent.placement.api import PlacementApi
-    from compute_agent.placement.connection import Connection
-
     use = conf.compute_agent.use_placement_extensions == "auto"
     api = PlacementApi(Connection(transport(namespace, conf), use_extensions=use))
     api.connection.versions()
@@ -220,7 +158,6 @@ def agents_on_bus(
         )
         yield None
         return
-    from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
 
     try:
         agents = AgentsOnBus(conf)
@@ -244,8 +181,6 @@ def heard_agents(
     One that a running scheduler has not heard either is silent after one period; where no scheduler
     has heard of it, all of them are waited for.
     """
-    from compute_agent.manage import fleet
-
     if agents is None:
         return None
     nodes = agents.nodes(roots, agents.one_period)
@@ -262,9 +197,6 @@ def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:
 
     None where no scheduler answers: then it is not known since when a host is silent.
     """
-    from compute_agent.scheduler.bus import running_scheduler
-    from compute_agent.scheduler.errors import NoSchedulerAnswers
-
     try:
         announcements = running_scheduler.announcements(conf)
         announced_states = announcements.all()
@@ -317,8 +249,6 @@ def host_document(host: FleetHost) -> dict[str, object]:
 
 
 def _summary(host: FleetHost) -> str:
-    from compute_agent.manage import fleet
-
     state = "enabled" if host.is_enabled else "disabled"
     reason = f" ({host.reason})" if host.reason else ""
     bus = since_text(host.bus, None if host.bus == fleet.UP else host.bus_since)

@@ -7,45 +7,22 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.cmd.manage import sources
-from compute_agent.cmd.manage.options import (
-    BadArgument,
-    ManageParser,
-    add_common,
-    configuration,
-    transport,
-    uuid_of,
-)
+from compute_agent.cmd.manage.exit_statuses import HealExit
+from compute_agent.cmd.manage.options import BadArgument, configuration, transport
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
-from compute_agent.programs.exit_status import ExitStatus, exit_table
-from compute_agent.programs.whole_numbers import positive
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
-
-    from compute_agent.drift.healing.healer import Healer, Outcome
-    from compute_agent.drift.healing.run import HealResult
-    from compute_agent.drift.instances.instance import PortSource
-
-
-class HealExit(ExitStatus):
-    """Exit status of `heal_allocations`."""
-
-    HEALED = 0, "instances were healed"
-    MORE = 1, "--max-count was reached, and there is more to heal"
-    NO_NODE = 2, "an instance has no compute node"
-    FAILED = 3, "allocations could not be created or updated, or placement cannot be used"
-    NOTHING = 4, "nothing needed healing"
-    PORTS_UNREADABLE = 5, "the ports of an instance could not be read"
-    PORT_FAILED = 6, "a port could not be updated; with --dry-run: there is something to heal"
-    ROLL_BACK_FAILED = 7, "ports were updated, and the update could not be undone"
-    ACCELERATORS = 8, "an instance needs accelerators, which cannot be healed"
-    BAD_ARGUMENTS = 127, "bad arguments or configuration"
-
+from compute_agent.drift.healing.healer import Healer, Outcome, State, healer_of
+from compute_agent.drift.healing.run import Heal, HealResult
+from compute_agent.drift.instances import configured
+from compute_agent.drift.instances.agents import AgentsOnBus
+from compute_agent.drift.instances.instance import Instance, PortSource, devices_of
+from compute_agent.report.client import ReportClient
+from compute_agent.virt.driver import InstanceDevices
 
 WOULD_HEAL = 6
 """With --dry-run, where no port is written that could fail."""
@@ -59,68 +36,10 @@ TROUBLES = (
 )
 """Of several troubles the first of these is the exit status; the names are those of states."""
 _SHOWN_FIELDS: Final = ("detail", "before", "after", "surplus", "owner_changed")
-STATUS = exit_table(
-    "A failure of one instance does not stop the others. After several kinds of failure,",
-    "the exit status is the first of 7, 6, 3, 2, 5, 8.",
-    statuses=HealExit,
-)
 
 
-def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
-    """Add the command to the parser."""
-    parser = commands.add_parser(
-        "heal_allocations",
-        help="create or correct the allocations of instances",
-        description="If instances have no allocations, or too few, allocate what their flavor,\n"
-        "image and ports need, on the host where they run. In Nova:\n"
-        "nova-manage placement heal_allocations.",
-        epilog=STATUS,
-    )
-    add_common(parser, _heal, exit_of)
-    sources.add_instances(parser)
-    parser.add_argument(
-        "--max-count",
-        type=positive,
-        metavar="N",
-        help="heal at most N instances; repeat the command until its status is 0 or 4",
-    )
-    parser.add_argument("--instance", type=uuid_of, metavar="UUID", help="only this instance")
-    parser.add_argument(
-        "--cell",
-        default="",
-        metavar="ID",
-        help="only instances of this cell, with the name that the source of instances uses",
-    )
-    parser.add_argument(
-        "--skip-port-allocations",
-        action="store_true",
-        help="ignore what ports need, and do not contact Networking",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="with --instance: also release what the instance holds but does not need",
-    )
-    parser.add_argument(
-        "--force-overcommit",
-        action="store_true",
-        help="send the request to placement even if a host is full; the allocation ratio does not "
-        "change, so placement refuses what exceeds the capacity, and the refusal is reported",
-    )
-
-
-def exit_of(error: errors.ComputeAgentError) -> int:
-    """Return the exit status of an error."""
-    if isinstance(error, errors.PlacementError):
-        return HealExit.FAILED
-    # no status is free for the configuration, and 1 is about instances
-    return HealExit.BAD_ARGUMENTS
-
-
-def _heal(namespace: argparse.Namespace) -> int:
-    from compute_agent.drift.healing.run import Heal
-    from compute_agent.drift.instances import configured
-
+def heal_allocations(namespace: argparse.Namespace) -> int:
+    """Heal the instances that the options name."""
     _check(namespace)
     conf = configuration(namespace)
     with ExitStack() as closing:
@@ -131,7 +50,7 @@ def _heal(namespace: argparse.Namespace) -> int:
                 "--cell: Nova's API does not have the cells of instances. Leave it out, or name a "
                 "file of instances that has them with --instances."
             )
-        agents = sources.DevicesFromAgents(conf)
+        agents = DevicesFromAgents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)
         result = Heal(
@@ -166,12 +85,9 @@ def _healer(
     namespace: argparse.Namespace,
     conf: cfg.ConfigOpts,
     ports: PortSource,
-    agents: sources.DevicesFromAgents,
+    agents: DevicesFromAgents,
     closing: ExitStack,
 ) -> Healer:
-    from compute_agent.drift.healing.healer import healer_of
-    from compute_agent.report.client import ReportClient
-
     way = transport(namespace, conf)
     report = ReportClient(way)
     closing.callback(report.close)
@@ -224,8 +140,6 @@ def _document(result: HealResult, namespace: argparse.Namespace, source: str) ->
 def _print(
     result: HealResult, namespace: argparse.Namespace, name_of: Callable[[str], str]
 ) -> None:
-    from compute_agent.drift.healing.healer import State
-
     for outcome in result.outcomes:
         instance_text = f"{outcome.instance.uuid} on {outcome.instance.host or 'no host'}"
         if outcome.state is State.HEALED:
@@ -265,3 +179,26 @@ def _change(outcome: Outcome, namespace: argparse.Namespace, name_of: Callable[[
         parts.append(f"{verbs[1]} to project {spec.project_id}, user {spec.user_id}")
     parts += [f"port {port}: allocation {value}" for port, value in outcome.bindings.items()]
     return "; ".join(parts)
+
+
+class DevicesFromAgents:
+    """The agents as a source of the devices that guests have; without a bus an empty one."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._bus: AgentsOnBus | None = None
+
+    def devices_of(self, instance: Instance) -> InstanceDevices | None:
+        """Return the devices of a guest, `None` when they are not known."""
+        if not self._conf.transport_url:
+            return None
+
+        if self._bus is None:
+            self._bus = AgentsOnBus(self._conf)
+        document = self._bus.devices(instance.host, instance.uuid)
+        return None if document is None else devices_of(document)
+
+    def close(self) -> None:
+        """Leave the bus."""
+        if self._bus is not None:
+            self._bus.close()

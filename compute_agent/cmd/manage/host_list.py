@@ -9,36 +9,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from oslo_config import cfg
 
 from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
-from compute_agent.cmd.output import (
-    add_table_options,
-    chosen_cells,
-    chosen_columns,
-    show_rows,
-    table,
-)
-from compute_agent.cmd.placement.arguments import add_member_of
+from compute_agent.cmd.manage.options import BadArgument, configuration
+from compute_agent.cmd.output import chosen_cells, chosen_columns, show_rows, table
 from compute_agent.cmd.progress import progress_bars
+from compute_agent.cmd.screen import Screen
 from compute_agent.cmd.trees.amounts import amount_text
-from compute_agent.cmd.trees.form import add_bytes_option
+from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of
+from compute_agent.manage import fleet
+from compute_agent.manage.fleet import FleetHost
+from compute_agent.manage.followed_fleet import FollowedAgents, FollowedTrees
+from compute_agent.manage.tree_reading import ProviderLines
+from compute_agent.placement.api import PlacementApi
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.whole_numbers import positive
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
-
-    from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.manage import fleet
-    from compute_agent.manage.fleet import FleetHost
-    from compute_agent.manage.followed_fleet import FollowedAgents
-    from compute_agent.manage.tree_reading import ProviderLines
-    from compute_agent.placement.api import PlacementApi
 
 _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
     "name": lambda host: host.name,
@@ -51,51 +41,8 @@ _WATCH_TIMEOUT: Final = 10
 """Seconds after which `--watch` says that placement does not answer, unless another is given."""
 
 
-def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
-    """Add the command to the parser."""
-    parser = fleet_commands.add_command(
-        commands,
-        "list",
-        _list,
-        "the hosts, their agents, and what is used of them",
-        "List the root providers with the trait COMPUTE_NODE. The state of the agents is from\n"
-        "their announcements on the message bus, and from what placement-server heard last of\n"
-        "them: an agent that was not heard for three periods is silent.",
-    )
-    parser.add_argument(
-        "name", nargs="?", metavar="TEXT", help="only hosts whose name contains this text"
-    )
-    parser.add_argument(
-        "--sort", choices=_SORTED_BY, default="name", help="sort by this; default: name"
-    )
-    parser.add_argument("--troubled", action="store_true", help="only hosts with problems")
-    parser.add_argument(
-        "--required",
-        action="append",
-        default=[],
-        metavar="TRAIT,...",
-        help="only hosts of which some provider has these traits; !TRAIT: of which none has it",
-    )
-    add_member_of(parser)
-    add_table_options(parser)
-    parser.add_argument(
-        "--class", dest="resource_class", metavar="CLASS", help="show only the usage of this class"
-    )
-    add_bytes_option(parser)
-    parser.add_argument(
-        "--watch",
-        action="store_true",
-        help="repeat the list until q or Ctrl-C; on a terminal in place",
-    )
-    parser.add_argument(
-        "--interval",
-        type=positive,
-        metavar="SECONDS",
-        help="seconds between two lists of --watch; default: 2",
-    )
-
-
-def _list(namespace: argparse.Namespace) -> int:
+def list_hosts(namespace: argparse.Namespace) -> int:
+    """List the hosts of the fleet."""
     if namespace.interval is not None and not namespace.watch:
         raise BadArgument("--interval has no effect without --watch: add --watch, or leave it out.")
     if namespace.json:
@@ -122,8 +69,6 @@ def _hosts(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
 ) -> list[FleetHost]:
-    from compute_agent.manage import fleet
-
     roots = [uuid for uuid, _ in fleet.roots(placement, namespace.name, namespace.member_of)]
     heard_agents = fleet_commands.heard_agents(conf, agents, roots)
     with progress_bars() as bars:
@@ -138,8 +83,6 @@ def _chosen_hosts(
     trees: Iterable[Sequence[ProviderLines]],
     heard_agents: fleet.HeardAgents | None,
 ) -> list[FleetHost]:
-    from compute_agent.manage import fleet
-
     conditions = [trait for text in namespace.required for trait in text.split(",")]
     chosen_trees = (tree for tree in trees if fleet.has_traits(tree, conditions))
     hosts = fleet.described(placement, chosen_trees, heard_agents)
@@ -155,8 +98,6 @@ def _watch(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
 ) -> None:
-    from compute_agent.cmd.screen import Screen
-
     look = _Watch(namespace, conf, placement, agents)
     with Screen() as screen:
         lines: list[str] = []
@@ -188,7 +129,6 @@ class _Watch:
         placement: PlacementApi,
         agents: AgentsOnBus | None,
     ) -> None:
-        from compute_agent.manage.followed_fleet import FollowedAgents, FollowedTrees
 
         self._namespace = namespace
         self._conf = conf
@@ -203,8 +143,6 @@ class _Watch:
 
         :raises PlacementError: placement cannot be asked.
         """
-        from compute_agent.manage import fleet
-
         heard_agents = None if self._agents is None else self._look(self._agents)
         asked = self._namespace
         roots = [uuid for uuid, _ in fleet.roots(self._placement, asked.name, asked.member_of)]

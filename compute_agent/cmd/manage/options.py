@@ -1,4 +1,4 @@
-"""Options, and the transport to placement shared by commands of `compute-manage`."""
+"""Options of every command of `compute-manage`, and the ways to placement that they name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compute_agent import errors
 from compute_agent.cmd import program
@@ -28,6 +28,9 @@ class BadArgument(errors.ComputeAgentError):
     exit_status = Exit.BAD_ARGUMENTS
 
 
+Commands: TypeAlias = "argparse._SubParsersAction[ManageParser]"
+
+
 class ManageParser(program.Parser):
     """A parser that keeps the lines of descriptions."""
 
@@ -37,14 +40,29 @@ class ManageParser(program.Parser):
         super().__init__(*args, **options)
 
 
-def add_common(
-    parser: argparse.ArgumentParser,
-    function: str | program.Function,
+def add_command(
+    commands: Commands,
+    name: str,
+    place: str,
+    text: str,
+    description: str,
+    *arguments: program.Argument,
     exit_of: Callable[[errors.ComputeAgentError], int] = attrgetter("exit_status"),
-) -> None:
-    """Give a command the common options, its function, and the exit status of its failures."""
-    parser.set_defaults(function=function, exit_of=exit_of)
-    parser.epilog = parser.epilog or exit_table(statuses=[*SHARED, Exit.BAD_ARGUMENTS])
+    epilog: str = "",
+) -> ManageParser:
+    """Add a command with the options of every command.
+
+    :param place: module of this folder, and function.
+    :param exit_of: returns the exit status of an error.
+    :param epilog: the table of its exit statuses; by default those of every program.
+    """
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=description,
+        epilog=epilog or exit_table(statuses=[*SHARED, Exit.BAD_ARGUMENTS]),
+    )
+    parser.set_defaults(function=f"compute_agent.cmd.manage.{place}", exit_of=exit_of)
     common = parser.add_argument_group("options of every command")
     configuration_files.add_options(
         common, program.CONFIGURATION_FILE, what="the agent's configuration"
@@ -71,6 +89,9 @@ def add_common(
     )
     common.add_argument("--json", action="store_true", help="one JSON document on stdout")
     common.add_argument("--verbose", action="store_true", help="log everything on stderr")
+    for add in arguments:
+        add(parser)
+    return parser
 
 
 def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
@@ -124,6 +145,14 @@ def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Report
     )
     client.connect()
     return client
+
+
+def parameter(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE."""
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as member_of=UUID")
+    return name, value
 
 
 def uuid_of(text: str) -> str:

@@ -221,7 +221,7 @@ def test_255_and_a_traceback_for_a_defect(
     def broken(*_args: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("compute_agent.manage.audit.judge", broken)
+    monkeypatch.setattr("compute_agent.cmd.manage.audit.judge", broken)
     offline.placement.claim({offline.placement.new_host(): {"VCPU": 1}})
     result = offline.run("audit", listed(offline), NOW)
     assert result.status == 255

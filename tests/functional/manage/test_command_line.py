@@ -62,7 +62,7 @@ def test_the_help_of_every_command_has_its_exit_status_and_the_options_that_all_
 def test_130_for_a_command_that_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_args: object) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("compute_agent.cmd.manage.hosts.configuration", interrupted)

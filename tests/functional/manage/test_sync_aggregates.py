@@ -152,7 +152,7 @@ def test_255_and_a_traceback_for_a_defect(
     def broken(*_args: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("compute_agent.manage.aggregates.AggregateSync.run", broken)
+    monkeypatch.setattr("compute_agent.cmd.manage.aggregates.AggregateSync.run", broken)
     list_hosts(offline, {AZ: []})
     result = offline.run("sync_aggregates")
     assert result.status == 255

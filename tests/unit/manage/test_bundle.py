@@ -2,7 +2,7 @@
 
 import pytest
 
-from compute_agent.manage.bundle import without_secrets
+from compute_agent.cmd.manage.bundle import without_secrets
 
 SECRET = "Pl4nted"
 

@@ -1,4 +1,4 @@
-"""Migration of this host's layout with no service running, for a fast-forward upgrade.
+"""The command `migrate_compute_inventory`: this host's layout, while no service runs.
 
 It is the agent's own first pass, so it is always safe: without a difference it does nothing,
 a second run finds nothing, and an interrupted one is completed by the next.
@@ -6,20 +6,26 @@ a second run finds nothing, and an interrupted one is completed by the next.
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from compute_agent import errors
+from compute_agent.agent import assembly
+from compute_agent.agent.assembly import AgentParts
+from compute_agent.cmd.manage.exit_statuses import MigrateExit
+from compute_agent.cmd.manage.options import BadArgument, configuration, transport
+from compute_agent.drift.wording import count_of
 from compute_agent.placement.connection import Clock, Retries
 from compute_agent.report.steps import KeepProvider, describe
+from compute_agent.state.files import AgentLock
 from compute_agent.tracker.pass_attempt import as_one
 from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
-
-if TYPE_CHECKING:
-    from compute_agent.agent.assembly import AgentParts
-    from compute_agent.tracker.resource_tracker import ResourceTracker
+from compute_agent.tracker.resource_tracker import ResourceTracker
 
 NOT_MIGRATED = (
     errors.ReshapeFailed,
@@ -128,3 +134,81 @@ class _Migration:
         except errors.PlacementReshapeConflict as error:
             # to be repeated as any other conflict, from reading on
             raise errors.ResourceProviderUpdateConflict(str(error), status=error.status) from error
+
+
+def migrate_compute_inventory(namespace: argparse.Namespace) -> int:
+    """Migrate the nodes of this host."""
+    conf = configuration(namespace)
+    if namespace.plan is not None:
+        _check_writable(namespace.plan)
+    state_path = Path(conf.state_path)
+    if namespace.dry_run and state_path.is_dir():
+        # read-only parts take no lock, but a running agent is refused anyway
+        with AgentLock(state_path):
+            pass
+    parts = assembly.build(conf, read_only=namespace.dry_run, transport=transport(namespace, conf))
+    results: list[NodeResult] = []
+    try:
+        parts.report.connect()
+        for result in migrate(parts, _chosen_nodes(parts, namespace), dry_run=namespace.dry_run):
+            results.append(result)  # noqa: PERF402 - those before a failure are printed too
+    except BaseException:
+        if results:
+            _print_results(results, namespace)
+        raise
+    finally:
+        parts.close()
+    _print_results(results, namespace)
+    if any(result.failure for result in results):
+        return MigrateExit.NOT_MIGRATED
+    if namespace.dry_run and any(result.operations for result in results):
+        return MigrateExit.WOULD_CHANGE
+    return MigrateExit.FINE
+
+
+def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str, str]:
+    nodes = parts.setup.nodes()
+    unknown_nodes = sorted(set(namespace.node) - set(nodes))
+    if unknown_nodes:
+        raise BadArgument(
+            f"--node: the driver does not manage node {', '.join(unknown_nodes)}; it manages "
+            f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
+        )
+    return {name: nodes[name] for name in nodes if not namespace.node or name in namespace.node}
+
+
+def _print_results(results: list[NodeResult], namespace: argparse.Namespace) -> None:
+    document = {"dry_run": namespace.dry_run, "nodes": [asdict(result) for result in results]}
+    if namespace.json:
+        print(json.dumps(document, indent=2))
+    for result in results:
+        _print_result(result, namespace)
+    if namespace.plan is not None:
+        namespace.plan.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _check_writable(path: Path) -> None:
+    """Check, before anything is changed, that the report can be written afterwards."""
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise BadArgument(f"--plan {path} cannot be written: {error.strerror}.") from error
+
+
+def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
+    if result.failure is not None:
+        print(f"{result.node}: not migrated: {result.failure}", file=sys.stderr)
+        return
+    if namespace.json:
+        return
+    if not result.operations:
+        print(f"{result.node}: nothing to do")
+        return
+    done_text = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
+    what = f"{count_of(len(result.operations), 'step')} {done_text}"
+    if result.reshaped:
+        what += f", a reshape with {count_of(result.consumers, 'consumer')} rewritten"
+    print(f"{result.node}: {what}")
+    for step in result.operations:
+        print(f"  {step}")
