@@ -36,7 +36,7 @@ from compute_agent.claims.checks import (
 from compute_agent.claims.host_cells import cells_of, device_places
 from compute_agent.claims.host_view import CellPolicy, NodeSituation, host_of
 from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
-from compute_agent.claims.planning import occupied, plan_claim
+from compute_agent.claims.planning import occupied, plan_claim, try_out
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.running import RunningClaims
 from compute_agent.claims.units import units_of
@@ -57,10 +57,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class ClaimBook:
     """The claims on all nodes of this agent. Safe for several threads.
 
@@ -78,7 +74,7 @@ class ClaimBook:
         *,
         self_claim: LegacyAllocator | None = None,
         policy: CellPolicy | None = None,
-        on_undecided: Callable[[], None] = _nothing,
+        on_undecided: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._on_undecided = on_undecided
@@ -98,9 +94,6 @@ class ClaimBook:
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         :raises InvalidInput: the flavor cannot be read.
         """
-        # loaded for this command only
-        from compute_agent.claims.trial import try_out
-
         tree, root = self._tracker.reported_tree(node)
         return try_out(self._situation(node, tree, root), spec, self._policy)
 

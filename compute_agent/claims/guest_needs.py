@@ -120,8 +120,7 @@ def _read(
     from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
     from compute_agent.request import flavor_settings
     from compute_agent.request.errors import SchedulerError
-    from compute_agent.request.guest_numa import guest_numa
-    from compute_agent.request.planned_guest import planned_guest
+    from compute_agent.request.guest_numa import guest_numa, planned_guest
     from compute_agent.request.spec_reader import read_spec
 
     read_fields = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}

@@ -107,7 +107,7 @@ class BoundedCalls:
         self._condition = threading.Condition()
         self._running_calls: dict[_Call, None] = {}
         self._idle: list[SimpleQueue[_Call]] = []
-        self.on_return: Callable[[str], None] = _nothing
+        self.on_return: Callable[[str], None] = lambda _what: None
         """Called, in any thread, when a call that was given up has returned: ask again."""
 
     def run(
@@ -244,10 +244,6 @@ class BoundedCalls:
             self.on_return(f"{self.source}: {call.name} returned")
         except Exception:
             LOG.exception("%s: the work that follows call %s failed.", self.source, call.name)
-
-
-def _nothing(_what: str) -> None:
-    """Nobody waits for it."""
 
 
 def _wake(call: _Call) -> None:

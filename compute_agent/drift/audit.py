@@ -243,7 +243,7 @@ class Auditor:
         self._grace = grace
         self._clock = clock
         self._lock = threading.Lock()
-        self.on_drift: Callable[[str, str, Drift], None] = _nothing
+        self.on_drift: Callable[[str, str, Drift], None] = lambda _name, _uuid, _drift: None
         """Called with node, root and what an audit found, in the thread of the pass."""
         self._started_at = clock()
         self._audits: dict[str, DriftAudit] = {}
@@ -329,7 +329,3 @@ class Auditor:
             c: self._report.placement.allocations.nature_of_consumer(c)
             for c in sorted(unknown_consumers)
         }
-
-
-def _nothing(_name: str, _uuid: str, _drift: Drift) -> None:
-    """Heal nothing."""

@@ -27,7 +27,7 @@ from compute_agent.placement.transports.transport import Request, version_text
 from compute_agent.report.steps import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
-from compute_agent.virt.layout.unreported import unreported
+from compute_agent.virt.layout.unmet_options import unreported
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.topology_driver import TopologyDriver
 

@@ -58,7 +58,7 @@ class ProviderTrees:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.own_report: Callable[[str], str | None] = _nothing
+        self.own_report: Callable[[str], str | None] = lambda _root_uuid: None
 
     @property
     def is_offered(self) -> bool:
@@ -106,10 +106,6 @@ class ProviderTrees:
         if response.status == 304:
             return UnchangedTree()
         return None if response.status == 404 else _tree_in(request, response, uuid)
-
-
-def _nothing(_root_uuid: str) -> None:
-    """Report nothing: the caller is not the agent of the host."""
 
 
 def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:

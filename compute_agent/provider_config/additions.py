@@ -18,15 +18,13 @@ remembers what `merge` returned as added, and passes it to the next one.
 from __future__ import annotations
 
 import logging
-import uuid as uuidlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from compute_agent import errors
-from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import ProviderData, ProviderTree
-from compute_agent.provider_tree.inventory import InventoryRecord, complete_record, equal_records
+from compute_agent.provider_tree.inventory import InventoryRecord, equal_records
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE
 
 LOG = logging.getLogger(__name__)
@@ -61,26 +59,29 @@ class ProviderConfig:
         return f"uuid {self.uuid}" if self.uuid else f"name {self.name}"
 
 
-class ProviderConfigs(NamedTuple):
-    """The entries of all files of a directory."""
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """Result of a merge.
 
-    providers: tuple[ProviderConfig, ...] = ()
+    :ivar additions: of the providers of the tree, and those remembered of others; to be remembered
+        once they have been written to placement.
+    :ivar problems: contradictions with what the driver or another client reports; that addition is
+        left out.
+    :ivar absent_providers: providers that the files name and the tree does not have, as written.
+    :ivar kept_sentences: about classes that left the files and stay because consumers hold them,
+        which no tree shows.
+    :ivar uuids: the providers of the tree, with additions or without.
+    """
 
-
-class MergeResult(NamedTuple):
-    """Result of a merge. `additions` is to be remembered once it has been written to placement."""
-
-    additions: Additions
-    problems: list[errors.InvalidConfiguration]
-    """Contradictions with what the driver or another client reports; that addition is left out."""
-    absent_providers: tuple[str, ...]
-    """Providers the files name and the tree does not have, as written."""
-    kept_sentences: tuple[str, ...]
-    """Sentences about classes that left the files and stay because consumers hold them."""
+    additions: Additions = field(default_factory=dict)
+    problems: Sequence[errors.InvalidConfiguration] = ()
+    absent_providers: Sequence[str] = ()
+    kept_sentences: Sequence[str] = ()
+    uuids: frozenset[str] = frozenset()
 
 
 def merge(
-    configs: ProviderConfigs,
+    configs: Sequence[ProviderConfig],
     tree: ProviderTree,
     *,
     remembered_additions: Mapping[str, Mapping[str, Sequence[str]]],
@@ -126,39 +127,23 @@ def merge(
                 "inventories": sorted({*classes, *staying}),
                 "traits": sorted(traits),
             }
-    return MergeResult(additions, problems, tuple(absent), tuple(kept_sentences))
-
-
-class LoggedStates:
-    """Logs a state once, not in every pass, and again after it was otherwise."""
-
-    def __init__(self) -> None:
-        self._conditions = LastingConditions()
-
-    def announce(self, absent: Iterable[str], kept_sentences: Iterable[str]) -> None:
-        """Log what is new.
-
-        :param absent: providers that are in none of the agent's trees.
-        :param kept_sentences: as in `MergeResult`.
-        """
-        for identity in self._conditions.new_among("absent", absent):
-            LOG.warning(
-                "A provider config file names the provider with %s, which is not in any tree of "
-                "this agent: its additions wait until it is. Correct the entry if it is misspelt.",
-                identity,
-            )
-        for sentence in self._conditions.new_among("kept", kept_sentences):
-            LOG.error("%s.", sentence)
+    return MergeResult(
+        additions,
+        problems,
+        tuple(absent),
+        tuple(kept_sentences),
+        frozenset(tree.get_provider_uuids()),
+    )
 
 
 def _assign(
-    configs: ProviderConfigs, tree: ProviderTree
+    configs: Sequence[ProviderConfig], tree: ProviderTree
 ) -> tuple[dict[str, ProviderConfig], list[str], list[errors.InvalidConfiguration]]:
     """Assign each entry to its provider of the tree."""
     assigned_configs: dict[str, ProviderConfig] = {}
     absent: list[str] = []
     problems: list[errors.InvalidConfiguration] = []
-    for config in configs.providers:
+    for config in configs:
         if config.uuid == EVERY_COMPUTE_NODE:
             continue
         provider = _provider_of(tree, config)
@@ -175,7 +160,7 @@ def _assign(
             )
         else:
             assigned_configs[provider.uuid] = config
-    for config in configs.providers:
+    for config in configs:
         if config.uuid == EVERY_COMPUTE_NODE:
             for root in tree.roots:
                 if COMPUTE_NODE in root.traits:
@@ -237,13 +222,3 @@ def _take_back_classes(
     inventory.update({rc: stored_inventory[rc] for rc in sorted(staying) if rc in stored_inventory})
     tree.update_inventory(uuid, inventory)
     return staying
-
-
-def canonical_uuid(text: str) -> str:
-    """Return a uuid in the form placement writes it; ValueError when it is not a uuid."""
-    return str(uuidlib.UUID(text))
-
-
-def complete(record: Mapping[str, Any]) -> InventoryRecord:
-    """Return a record of a file, completed by placement's defaults."""
-    return complete_record(record, operator_keys=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid as uuidlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +13,8 @@ from compute_agent.provider_config.additions import (
     EVERY_COMPUTE_NODE,
     ProviderConfig,
     ProviderConfigException,
-    canonical_uuid,
-    complete,
 )
+from compute_agent.provider_tree.inventory import complete_record
 from compute_agent.state.documents import FileUnusable
 from compute_agent.state.shapes import (
     NUMBER,
@@ -162,7 +162,7 @@ def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
     # a uuid, and the placeholder for every node, are meant as such under either key
     identifier = identification.get("uuid") or identification.get("name")
     is_uuid = re.fullmatch(_UUID, identifier) is not None
-    uuid = canonical_uuid(identifier) if is_uuid else None
+    uuid = str(uuidlib.UUID(identifier)) if is_uuid else None
     if identifier == EVERY_COMPUTE_NODE:
         uuid = EVERY_COMPUTE_NODE
     inventories: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
         _check_custom(path, resource_class, "resource class")
         if resource_class in inventories:
             raise _unusable(path, f"it adds {resource_class} twice to one provider")
-        inventories[resource_class] = complete(record)
+        inventories[resource_class] = complete_record(record, operator_keys=())
     traits = entry.get("traits", {}).get("additional", ())
     for trait in traits:
         _check_custom(path, trait, "trait")

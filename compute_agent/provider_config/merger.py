@@ -10,14 +10,15 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from compute_agent import errors
-from compute_agent.provider_config import additions as provider_config
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_config.additions import (
+    MergeResult,
     ProviderConfig,
     ProviderConfigException,
-    ProviderConfigs,
+    merge,
 )
 
 if TYPE_CHECKING:
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
-
-
-class MergeEffect(NamedTuple):
-    """Effect of the files on one wanted tree."""
-
-    problems: tuple[Exception, ...] = ()
-    uuids: frozenset[str] = frozenset()
-    """The providers of the tree, with additions or without."""
-    additions: Additions | None = None
-    keeps_held: bool = False
-    """Whether classes stay only because consumers hold them, which no tree shows."""
 
 
 class ProviderConfigMerger:
@@ -61,8 +51,8 @@ class ProviderConfigMerger:
         self._mutex = threading.Lock()
         self._read_fingerprint: _Fingerprint | None = None
         self._readings = 0
-        self._configs = provider_config.ProviderConfigs()
-        self._announcements = provider_config.LoggedStates()
+        self._configs: tuple[ProviderConfig, ...] = ()
+        self._conditions = LastingConditions()
         self._absent: dict[str, frozenset[str]] = {}
         self._kept_sentences: dict[str, frozenset[str]] = {}
 
@@ -88,9 +78,9 @@ class ProviderConfigMerger:
                 LOG.info("The provider config files in %s were read again.", self._directory)
         return self._readings
 
-    def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> MergeEffect:
+    def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> MergeResult:
         """Edit the wanted `tree` of one node by the files as read; what placement has is `base`."""
-        result = provider_config.merge(
+        result = merge(
             self._configs,
             tree,
             remembered_additions=self._ledger.additions(),
@@ -98,33 +88,42 @@ class ProviderConfigMerger:
             held_amounts=self._amounts_of,
         )
         self._announce(root_uuid, result)
-        uuids = frozenset(tree.get_provider_uuids())
-        additions = {uuid: kinds for uuid, kinds in result.additions.items() if uuid in uuids}
-        return MergeEffect(tuple(result.problems), uuids, additions, bool(result.kept_sentences))
+        return result
 
-    def before_flush(self, merge_result: MergeEffect) -> None:
+    def before_flush(self, result: MergeResult) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""
         remembered_additions = self._ledger.additions()
         union: Additions = dict(remembered_additions)
-        for uuid, kinds in (merge_result.additions or {}).items():
+        for uuid in result.additions.keys() & result.uuids:
             union[uuid] = {
                 kind: sorted({*remembered_additions.get(uuid, {}).get(kind, ()), *names})
-                for kind, names in kinds.items()
+                for kind, names in result.additions[uuid].items()
             }
         self._ledger.remember_additions(union)
 
-    def after_flush(self, merge_result: MergeEffect) -> None:
+    def after_flush(self, result: MergeResult) -> None:
         """Remember what is there now, and forget what was taken back."""
-        others = {u: k for u, k in self._ledger.additions().items() if u not in merge_result.uuids}
-        self._ledger.remember_additions({**others, **(merge_result.additions or {})})
+        others = {u: k for u, k in self._ledger.additions().items() if u not in result.uuids}
+        own = {u: k for u, k in result.additions.items() if u in result.uuids}
+        self._ledger.remember_additions({**others, **own})
 
-    def _announce(self, root_uuid: str, result: provider_config.MergeResult) -> None:
+    def _announce(self, root_uuid: str, result: MergeResult) -> None:
+        """Log a state once, not in every pass, and again after it was otherwise."""
         with self._mutex:
             self._absent[root_uuid] = frozenset(result.absent_providers)
             self._kept_sentences[root_uuid] = frozenset(result.kept_sentences)
             # a provider may be in another node's tree
             absent = frozenset.intersection(*self._absent.values())
-            self._announcements.announce(absent, frozenset().union(*self._kept_sentences.values()))
+            for identity in self._conditions.new_among("absent", absent):
+                LOG.warning(
+                    "A provider config file names the provider with %s, which is not in any tree "
+                    "of this agent: its additions wait until it is. Correct the entry if it is "
+                    "misspelt.",
+                    identity,
+                )
+            kept_sentences = frozenset().union(*self._kept_sentences.values())
+            for sentence in self._conditions.new_among("kept", kept_sentences):
+                LOG.error("%s.", sentence)
 
     def _fingerprint(self) -> _Fingerprint:
         file_marks = []
@@ -138,7 +137,7 @@ class ProviderConfigMerger:
         return tuple(file_marks)
 
 
-def load(directory: Path) -> ProviderConfigs:
+def load(directory: Path) -> tuple[ProviderConfig, ...]:
     """Read every `*.yaml` directly in `directory`, in the order of their names.
 
     Hidden files are locks and copies of editors.
@@ -153,7 +152,7 @@ def load(directory: Path) -> ProviderConfigs:
         )
     except FileNotFoundError:
         LOG.info("The directory %s does not exist: no provider config files are read.", directory)
-        return ProviderConfigs()
+        return ()
     except OSError as error:
         raise ProviderConfigException(
             f"The provider config directory {directory} cannot be read: {error.strerror}. Correct "
@@ -161,7 +160,7 @@ def load(directory: Path) -> ProviderConfigs:
         ) from error
     if not paths:
         LOG.info("The directory %s holds no provider config files (*.yaml).", directory)
-        return ProviderConfigs()
+        return ()
     # loaded only when there are files, since importing parser and validator is slow
     from compute_agent.provider_config import file as provider_config_file
 
@@ -169,7 +168,7 @@ def load(directory: Path) -> ProviderConfigs:
     for path in paths:
         providers.extend(provider_config_file.read(path))
     _refuse_duplicates(providers)
-    return ProviderConfigs(tuple(providers))
+    return tuple(providers)
 
 
 def _refuse_duplicates(providers: Sequence[ProviderConfig]) -> None:

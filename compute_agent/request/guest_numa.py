@@ -22,6 +22,8 @@ from typing import Final
 
 from oslo_utils import strutils
 
+from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node
+from compute_agent.fitting.host import ORDINARY
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor, flavor_settings
 from compute_agent.request.candidate_request import UNSUFFIXED
@@ -205,6 +207,35 @@ def _bytes(text: str) -> int:
     """Return the bytes of a size with a unit: 2MB, 2.5 GiB, 1g, 16Mb (bits)."""
     unit = "" if text[-1:] in "bB" else "B"
     return int(strutils.string_to_bytes(f"{text.replace(' ', '')}{unit}", return_int=True))
+
+
+def planned_guest(
+    spec: RequestSpec, numa: GuestNuma, any_sizes: Collection[int] = frozenset()
+) -> Guest:
+    """Return what a specification needs of a host.
+
+    :param any_sizes: huge pages, in KiB, that `hw:mem_page_size = any` may have.
+    """
+    sizes = frozenset(int(name.removeprefix(PAGE_SIZE_PREFIX)) for name in numa.page_traits)
+    if spec.page_size == "any":
+        sizes = frozenset((ORDINARY, *any_sizes))
+    sizes, names_pages = sizes or ORDINARY_PAGES, spec.page_size is not None
+    nodes = [
+        Node(node.vcpu, node.pcpu, node.memory_mb, sizes, names_pages=names_pages)
+        for node in numa.nodes
+    ]
+    first = nodes[0]
+    if first.pinned and spec.flavor_setting("hw:emulator_threads_policy") == "isolate":
+        nodes[0] = first._replace(pinned=first.pinned - 1, emulator_cpus=1)
+    networks = spec.requested_networks
+    return Guest(
+        tuple(nodes),
+        names_nodes=numa.names_nodes,
+        floats=not (numa.names_nodes or any(node.pcpu for node in numa.nodes)),
+        threads=spec.setting("hw:cpu_thread_policy") or "",
+        physnets=frozenset(network.physnet for network in networks if network.physnet),
+        needs_tunnel=any(network.is_tunneled for network in networks),
+    )
 
 
 SETTING: Final = "hw:pci_numa_affinity_policy"

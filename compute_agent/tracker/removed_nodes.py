@@ -46,7 +46,7 @@ class Departures:
     _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
     _told_at: dict[str, float] = field(default_factory=dict, init=False)
     on_holders: Callable[[str, str, frozenset[str]], None] = field(
-        default_factory=lambda: _nothing, init=False
+        default_factory=lambda: lambda _name, _uuid, _holders: None, init=False
     )
 
     def settle(self, nodes: Mapping[str, str]) -> None:
@@ -143,10 +143,6 @@ class Departures:
         """Log what lasts once."""
         if self._conditions.is_new(uuid, sentence):
             LOG.info("%s", sentence)
-
-
-def _nothing(_name: str, _uuid: str, _holders: frozenset[str]) -> None:
-    """Nobody heals."""
 
 
 def _as_we_left_it(before: ProviderTree | None, now: ProviderTree, root_uuid: str) -> bool:

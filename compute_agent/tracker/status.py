@@ -161,7 +161,7 @@ class StatusBoard:
         self.bus = BusStatus()
         """The state of the message bus."""
         self._availability: dict[str, Any] = {}
-        self.on_answer: Callable[[], None] = _nothing
+        self.on_answer: Callable[[], None] = lambda: None
         """Called after every request to placement: a sign of progress."""
         self.hung_calls: Callable[[], Sequence[HungCall]] = tuple
         """Returns the driver's calls that have not returned for a noticeable time."""
@@ -369,10 +369,6 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
     """Return the names of a tree's providers whose devices are marked as broken."""
     providers = [tree.data(uuid) for uuid in tree.get_provider_uuids(root_uuid)]
     return tuple(sorted(provider.name for provider in providers if UNHEALTHY in provider.traits))
-
-
-def _nothing() -> None:
-    """Default of a listener: does nothing."""
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:

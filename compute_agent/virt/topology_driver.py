@@ -24,7 +24,7 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.devices.pci import has_remote_managed
-from compute_agent.virt.layout.unreported import unreported
+from compute_agent.virt.layout.unmet_options import unreported
 from compute_agent.virt.readings import NodeReading, ReadingsOfPass
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported

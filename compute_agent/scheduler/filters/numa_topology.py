@@ -14,8 +14,7 @@ from compute_agent.fitting.planner import plan
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX
 from compute_agent.request import flavor_settings
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
-from compute_agent.request.guest_numa import guest_numa, is_device, policies
-from compute_agent.request.planned_guest import planned_guest
+from compute_agent.request.guest_numa import guest_numa, is_device, planned_guest, policies
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState

@@ -12,9 +12,14 @@ from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import GuestNuma, guest_numa, is_device, policies
+from compute_agent.request.guest_numa import (
+    GuestNuma,
+    guest_numa,
+    is_device,
+    planned_guest,
+    policies,
+)
 from compute_agent.request.pci_aliases import PciAlias
-from compute_agent.request.planned_guest import planned_guest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import UnknownName

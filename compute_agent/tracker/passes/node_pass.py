@@ -75,7 +75,9 @@ class NodePass:
     setup: NodeSetup | None = None
     _: KW_ONLY
     read_only: bool = False
-    check_alone: Callable[[str], None] = field(default_factory=lambda: _accept, init=False)
+    check_alone: Callable[[str], None] = field(
+        default_factory=lambda: lambda _root: None, init=False
+    )
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
@@ -196,7 +198,7 @@ class NodePass:
             or report.kept_providers
             or proposal.faults_over
             or proposal.problems
-            or proposal.merge_result.keeps_held
+            or proposal.merge_result.kept_sentences
         )
         return changes(report.steps)
 
@@ -360,7 +362,3 @@ class NodePass:
 def changes(steps: Iterable[Step]) -> list[Step]:
     """Return the steps that change something in placement."""
     return [op for op in steps if not isinstance(op, KeepProvider)]
-
-
-def _accept(_root: str) -> None:
-    """Default of a check: accepts all."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compute_agent.provider_tree import ProviderTree
 
 if TYPE_CHECKING:
-    from compute_agent.provider_config.merger import MergeEffect
+    from compute_agent.provider_config.additions import MergeResult
     from compute_agent.virt.driver import ClassChange
 
 
@@ -44,7 +44,7 @@ class Proposal:
     wanted_tree: ProviderTree
     allocations: Mapping[str, Mapping[str, Any]] | None
     original_allocations: Mapping[str, Mapping[str, Any]] | None
-    merge_result: MergeEffect
+    merge_result: MergeResult
     root_uuid: str
     problems: list[Exception] = field(default_factory=list)
     faults_over: frozenset[str] = frozenset()

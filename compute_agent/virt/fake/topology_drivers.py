@@ -20,8 +20,7 @@ from compute_agent import errors
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.driver import Allocations
-from compute_agent.virt.fake.driver import FakeDriver
-from compute_agent.virt.fake.hypervisor import FakeHypervisor
+from compute_agent.virt.fake.driver import FakeDriver, FakeHypervisor
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout.options import MdevTypeOptions
 from compute_agent.virt.topology_driver import TopologyDriver

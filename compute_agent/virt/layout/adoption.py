@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from compute_agent.discovery.facts import PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, OWNER_NOVA, PAGE_SIZE_PREFIX
 from compute_agent.virt.layout import names
-from compute_agent.virt.layout.wanted import ROOT, HostLayout, WantedProvider
+from compute_agent.virt.layout.wanted import ROOT, HostLayout
 
 OTHER_OWNERS = frozenset({"OWNER_CYBORG", SHARING_TRAIT})
 
@@ -33,23 +34,23 @@ class Identities(NamedTuple):
 def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identities:
     """Find the uuid of each provider of the layout; new ones get that derived from their key."""
     uuids = {ROOT: root_uuid}
-    known_keys = {ROOT}
+    derived_uuids = {w.key: child_uuid(root_uuid, w.key) for w in layout.children}
     free = {p.uuid: p for p in descendants(tree, root_uuid) if not p.traits & OTHER_OWNERS}
-    remaining_providers = list(layout.children)
-    for match_of in (_by_uuid, _by_name, _by_address):
-        unmatched_providers = []
-        for wanted_provider in remaining_providers:
-            match = match_of(wanted_provider, root_uuid, layout.root.name, free)
-            if match is None:
-                unmatched_providers.append(wanted_provider)
-            else:
+
+    def marks(provider: ProviderData) -> tuple[str, str, PciAddress | None]:
+        address = names.device_address(layout.root.name, provider.name)
+        return provider.uuid, provider.name, address
+
+    for strength in range(3):
+        by_mark = {marks(provider)[strength]: uuid for uuid, provider in reversed(free.items())}
+        for wanted in layout.children:
+            mark = (derived_uuids[wanted.key], wanted.name, wanted.address)[strength]
+            match = by_mark.get(mark, "")
+            if mark is not None and wanted.key not in uuids and match in free:
                 del free[match]
-                uuids[wanted_provider.key] = match
-                known_keys.add(wanted_provider.key)
-        remaining_providers = unmatched_providers
-    for wanted_provider in remaining_providers:
-        uuids[wanted_provider.key] = child_uuid(root_uuid, wanted_provider.key)
-    return Identities(uuids, frozenset(known_keys))
+                uuids[wanted.key] = match
+    known_keys = frozenset(uuids)
+    return Identities({**derived_uuids, **uuids}, known_keys)
 
 
 def descendants(tree: ProviderTree, root_uuid: str) -> Iterator[ProviderData]:
@@ -73,41 +74,4 @@ def is_cell(provider: ProviderData, root_name: str) -> bool:
         names.is_cell(root_name, provider.name)
         or HW_NUMA_ROOT in provider.traits
         or any(trait.startswith(PAGE_SIZE_PREFIX) for trait in provider.traits)
-    )
-
-
-def _by_uuid(
-    wanted_provider: WantedProvider,
-    root_uuid: str,
-    _root_name: str,
-    free: Mapping[str, ProviderData],
-) -> str | None:
-    uuid = child_uuid(root_uuid, wanted_provider.key)
-    return uuid if uuid in free else None
-
-
-def _by_name(
-    wanted_provider: WantedProvider,
-    _root_uuid: str,
-    _root_name: str,
-    free: Mapping[str, ProviderData],
-) -> str | None:
-    return next((uuid for uuid, p in free.items() if p.name == wanted_provider.name), None)
-
-
-def _by_address(
-    wanted_provider: WantedProvider,
-    _root_uuid: str,
-    root_name: str,
-    free: Mapping[str, ProviderData],
-) -> str | None:
-    if wanted_provider.address is None:
-        return None
-    return next(
-        (
-            uuid
-            for uuid, p in free.items()
-            if names.device_address(root_name, p.name) == wanted_provider.address
-        ),
-        None,
     )

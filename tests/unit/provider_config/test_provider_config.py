@@ -11,14 +11,13 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.provider_config.additions import (
-    LoggedStates,
     MergeResult,
     ProviderConfigException,
-    ProviderConfigs,
     merge,
 )
-from compute_agent.provider_config.merger import load
+from compute_agent.provider_config.merger import ProviderConfigMerger, load
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.state.ledger import Ledger
 
 NODE = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 CHILD = "7e0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
@@ -68,19 +67,19 @@ class TestLoading:
         write(tmp_path, entry("name: old", traits="CUSTOM_OLD"), name=".10.yaml")
         (tmp_path / "below").mkdir()
         write(tmp_path / "below", entry("name: c", traits="CUSTOM_C"))
-        assert [p.name for p in load(tmp_path).providers] == ["a", "b"]
+        assert [p.name for p in load(tmp_path)] == ["a", "b"]
 
     @pytest.mark.parametrize("existing", [True, False])
     def test_without_files_there_are_no_configs(
         self, tmp_path: Path, existing: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)
-        assert load(tmp_path if existing else tmp_path / "none") == ProviderConfigs()
+        assert load(tmp_path if existing else tmp_path / "none") == ()
         assert [record.levelname for record in caplog.records] == ["INFO"]
 
     def test_a_record_is_completed_with_placements_defaults(self, tmp_path: Path) -> None:
         write(tmp_path, entry("name: a", "{CUSTOM_X: {total: 20, max_unit: 8}}"))
-        (config,) = load(tmp_path).providers
+        (config,) = load(tmp_path)
         assert config.inventories["CUSTOM_X"] == {
             "total": 20,
             "reserved": 0,
@@ -104,20 +103,20 @@ class TestLoading:
                 traits: {additional: [CUSTOM_A], future: 1}
             """
         )
-        assert load(tmp_path).providers[0].traits == ("CUSTOM_A",)
+        assert load(tmp_path)[0].traits == ("CUSTOM_A",)
 
     def test_a_newer_minor_version_is_read_with_a_warning(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         write(tmp_path, entry("name: a", traits="CUSTOM_A"), meta="meta: {schema_version: '1.4'}\n")
-        assert load(tmp_path).providers
+        assert load(tmp_path)
         assert "1.4" in caplog.text
 
     def test_an_entry_that_adds_nothing_is_ignored_with_a_warning(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         write(tmp_path, entry("name: a"))
-        assert load(tmp_path) == ProviderConfigs()
+        assert load(tmp_path) == ()
         assert "name a" in caplog.text
 
     @pytest.mark.parametrize(
@@ -359,17 +358,20 @@ class TestTakingBack:
         assert merged(tree(), tmp_path, remembered).additions == remembered
 
 
-def test_an_absent_provider_is_warned_about_once_until_it_was_there_in_between(
-    caplog: pytest.LogCaptureFixture,
+def test_what_lasts_is_logged_once_and_again_after_it_was_otherwise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    announcements = LoggedStates()
-    for absent in (["name a"], ["name a"], [], ["name a"]):
-        announcements.announce(absent, ())
-    assert caplog.text.count("name a") == 2
-
-
-def test_a_class_that_stays_is_an_error_once(caplog: pytest.LogCaptureFixture) -> None:
-    announcements = LoggedStates()
-    announcements.announce((), ["CUSTOM_X stays"])
-    announcements.announce((), ["CUSTOM_X stays"])
-    assert [r.levelname for r in caplog.records] == ["ERROR"]
+    ledger = Ledger(tmp_path)
+    ledger.remember_additions({NODE: {"inventories": ["CUSTOM_X"], "traits": []}})
+    base = tree()
+    base.update_inventory(NODE, {"CUSTOM_X": {"total": 3}})
+    merger = ProviderConfigMerger(tmp_path, ledger, lambda _uuid: {"CUSTOM_X": 1})
+    write(tmp_path, entry("name: pool-a", traits="CUSTOM_A"))
+    merger.load()
+    for is_there in (False, False, True, False):
+        wanted = base.snapshot()
+        if is_there:
+            wanted.new_root("pool-a", "b4a3f8fc-7b1c-4f2a-8f6e-3f3f3c8d9f00")
+        merger.merge(base, wanted, NODE)
+    assert caplog.text.count("name pool-a") == 2
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1

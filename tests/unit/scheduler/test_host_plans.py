@@ -10,8 +10,7 @@ from compute_agent.fitting.host import Cell, Core, Device, Host
 from compute_agent.fitting.room import PlanOptions
 from compute_agent.provider_tree.provider import child_uuid
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
-from compute_agent.request.guest_numa import GuestNode, GuestNuma
-from compute_agent.request.planned_guest import planned_guest
+from compute_agent.request.guest_numa import GuestNode, GuestNuma, planned_guest
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.search.host_plans import HostPlans

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.provider_config.merger import MergeEffect
+from compute_agent.provider_config.additions import MergeResult
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.passes.proposal import Proposal
 from compute_agent.tracker.place import Place
@@ -60,7 +60,7 @@ class ScriptedPass:
         tree = ProviderTree()
         tree.new_root(target.name, target.uuid, 1)
         return Proposal(
-            tree, tree.snapshot(), None, None, MergeEffect(), target.uuid, list(self.problems)
+            tree, tree.snapshot(), None, None, MergeResult(), target.uuid, list(self.problems)
         )
 
     def flush(self, _proposal: Proposal) -> list[Any]:

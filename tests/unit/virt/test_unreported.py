@@ -10,7 +10,7 @@ import pytest
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, NicOptions
-from compute_agent.virt.layout.unreported import unreported
+from compute_agent.virt.layout.unmet_options import unreported
 from tests.unit.virt.hosts import NAME, Host
 
 MACHINE = fake_topology(NAME, MachineSize(cells=2, gpus=2, nics=1, vfs_per_pf=4))
