@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,20 +120,38 @@ def _read(
     # loaded with the first claim that has a flavor: an agent without claims does without
     from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
     from compute_agent.request import flavor_settings
-    from compute_agent.request.errors import SchedulerError
     from compute_agent.request.guest_numa import guest_numa, planned_guest
-    from compute_agent.request.spec_reader import read_spec
 
-    read_fields = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
     known_traits = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(page_sizes)]
-    try:
-        request_spec = read_spec({**read_fields, "project_id": "-", "user_id": "-"})
+    with readable(instance):
+        request_spec = spec_of(spec)
         vcpus = request_spec.flavor.vcpus
         shared_count, pinned_count = flavor_settings.pinned_cpus(request_spec, vcpus)
         numa = guest_numa(
             request_spec, shared_count, pinned_count, request_spec.flavor.memory_mb, known_traits
         )
         return request_spec, planned_guest(request_spec, numa, any_sizes)
+
+
+def spec_of(spec: Mapping[str, Any], read_fields: Collection[str] = READ_FIELDS) -> RequestSpec:
+    """Return what a claim reads of a request specification, whoever it is of."""
+    # likewise
+    from compute_agent.request.spec_reader import read_spec
+
+    fields = {name: spec[name] for name in read_fields if spec.get(name) is not None}
+    return read_spec({**fields, "project_id": "-", "user_id": "-"})
+
+
+@contextmanager
+def readable(instance: str) -> Iterator[None]:
+    """Cover the reading of a flavor.
+
+    :raises InvalidInput: it cannot be read.
+    """
+    from compute_agent.request.errors import SchedulerError
+
+    try:
+        yield
     except SchedulerError as error:
         raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
 
@@ -160,17 +179,12 @@ def wishes_of(
     :raises InvalidInput: the flavor cannot be read.
     """
     from compute_agent.request.candidate_request import UNSUFFIXED
-    from compute_agent.request.errors import SchedulerError
     from compute_agent.request.flavor import RequestOptions, request_of
     from compute_agent.request.guest_numa import is_device, policies
-    from compute_agent.request.spec_reader import read_spec
 
-    read_fields = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
-    try:
-        request_spec = read_spec({**read_fields, "project_id": "-", "user_id": "-"})
+    with readable(instance):
+        request_spec = spec_of(spec)
         request = request_of(request_spec, RequestOptions(pci_aliases=dict(aliases)))
-    except SchedulerError as error:
-        raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
     classes = {suffix: group.resources for suffix, group in request.groups.items()}
     policy_of = policies(request_spec, dict(aliases), classes)
     return request.resources, [

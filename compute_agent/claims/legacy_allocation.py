@@ -7,7 +7,6 @@ is allocated, or what the flavor says, on the root provider as hosts were before
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -111,25 +110,12 @@ def needs_of(request: ClaimRequest) -> Mapping[str, int]:
     if not (request.spec.get("flavor") or {}).get("extra_specs"):
         return request.needs
     # loaded for the time of an upgrade only
-    from compute_agent.request.errors import SchedulerError
+    from compute_agent.claims.guest_needs import readable, spec_of
     from compute_agent.request.flavor import RequestOptions, request_of
-    from compute_agent.request.spec_reader import read_spec
 
-    flavor_fields = {name: request.spec[name] for name in FLAVOR_FIELDS if name in request.spec}
-    owner = {"project_id": request.project or "-", "user_id": request.user or "-"}
-    try:
-        candidate_request = request_of(
-            read_spec({**flavor_fields, **owner}), RequestOptions(is_without_devices=True)
-        )
-    except SchedulerError as error:
-        raise errors.InvalidInput(
-            f"The flavor of {request.instance}, which came without an allocation, cannot be read: "
-            f"{error}"
-        ) from error
-    needs: Counter[str] = Counter()
-    for group in candidate_request.groups.values():
-        needs.update(group.resources)
-    return needs
+    with readable(request.instance):
+        spec = spec_of(request.spec, FLAVOR_FIELDS)
+        return request_of(spec, RequestOptions(is_without_devices=True)).resources
 
 
 def _on_root(instance: str, needs: Mapping[str, int], tree: ProviderTree, root: str) -> Amounts:

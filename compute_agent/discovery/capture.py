@@ -23,7 +23,7 @@ from compute_agent.discovery.disk import DiskSource, measure
 from compute_agent.discovery.errors import FactMalformed, FactUnreadable
 from compute_agent.discovery.facts import DiskStore, HostTopology, PmemNamespace
 from compute_agent.discovery.nvml.facts import NvmlGpu
-from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
+from compute_agent.discovery.nvml.recorded import RecordedGpus, fact_of, from_json, to_json
 from compute_agent.discovery.sysfs.cpus import ARCH, kernel_arch
 from compute_agent.discovery.sysfs.memory import GPUS
 from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, Machine, read_file
@@ -150,17 +150,14 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
     description = _read_description(directory)
     source = discovery_of(directory, with_nvml=with_nvml)
     topology = source.discover(hostname=hostname or description.get("hostname"))
-    disk, namespaces = description.get("disk"), description.get("pmem")
-    path = str(directory / DESCRIPTION)
     try:
-        store = disk and DiskStore(str(disk["path"]), int(disk["size_bytes"]))
+        disk = fact_of(DiskStore | None, description.get("disk"))
+        namespaces = fact_of(tuple[PmemNamespace, ...] | None, description.get("pmem"))
     except (TypeError, KeyError, ValueError) as error:
-        raise FactMalformed(path, repr(disk), "disk with path and size_bytes") from error
-    try:
-        found_pmem = None if namespaces is None else tuple(PmemNamespace(**e) for e in namespaces)
-    except TypeError as error:
-        raise FactMalformed(path, repr(namespaces), "pmem with namespaces") from error
-    return replace(topology, disk=store, pmem=found_pmem)
+        shown = {name: description.get(name) for name in ("disk", "pmem")}
+        expectation = f"disk with path and size_bytes, pmem with namespaces ({error})"
+        raise FactMalformed(str(directory / DESCRIPTION), repr(shown), expectation) from error
+    return replace(topology, disk=disk, pmem=namespaces)
 
 
 def discovery_of(directory: Path, *, with_nvml: bool = True) -> Discovery:

@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from compute_agent.discovery.bursts import QUIET, report_bursts
@@ -28,28 +27,18 @@ KERNEL_GROUP: Final = 1
 LARGEST: Final = 65536
 
 
-@dataclass(frozen=True, slots=True)
-class Uevent:
-    """One event: what happened (add, remove, online, ...) to which device of which kind."""
+def parse(datagram: bytes) -> str:
+    """Return an event in words: what happened to which device of which kind.
 
-    action: str
-    device: str
-    subsystem: str
-
-    @property
-    def concerns_hardware(self) -> bool:
-        """Whether it may change what the host has. Interfaces of guests are virtual."""
-        return self.subsystem in SUBSYSTEMS and not self.device.startswith("/devices/virtual/")
-
-
-def parse(datagram: bytes) -> Uevent | None:
-    """Return the event in a datagram, None where it holds none of the kernel's."""
+    :returns: empty where a datagram holds none of the kernel's, or one that does not change what
+        the host has. Interfaces of guests are virtual.
+    """
     head, *lines = datagram.decode(errors="replace").split("\0")
     action, at, device = head.partition("@")
-    fields = dict(line.split("=", 1) for line in lines if "=" in line)
-    if not at or "SUBSYSTEM" not in fields:
-        return None
-    return Uevent(action, device, fields["SUBSYSTEM"])
+    subsystem = dict(line.split("=", 1) for line in lines if "=" in line).get("SUBSYSTEM")
+    if not at or subsystem not in SUBSYSTEMS or device.startswith("/devices/virtual/"):
+        return ""
+    return f"{action} {subsystem} {device.rpartition('/')[2]}"
 
 
 def kernel_socket() -> socket.socket:
@@ -121,7 +110,4 @@ class HardwareEvents:
             raise
         if isinstance(sender, tuple) and sender[0] != 0:
             return ""  # not from the kernel
-        event = parse(datagram)
-        if event is None or not event.concerns_hardware:
-            return ""
-        return f"{event.action} {event.subsystem} {event.device.rpartition('/')[2]}"
+        return parse(datagram)

@@ -33,15 +33,15 @@ def parse(text: str) -> HostCapabilities:
     root = elements.document(text, DOCUMENT)
     host = root.find("host")
     cpu = None if host is None else host.find("cpu")
-    arch = None if cpu is None else _text(cpu, "arch")
+    arch = None if cpu is None else elements.text(cpu, "arch")
     if host is None or cpu is None or arch is None:
         raise FactMalformed(DOCUMENT, text, "an element host/cpu/arch")
     warnings: list[str] = []
     cells, cpus = _topology(host.findall("topology/cells/cell"), warnings)
     return HostCapabilities(
         arch=arch,
-        vendor=_text(cpu, "vendor"),
-        model=_text(cpu, "model"),
+        vendor=elements.text(cpu, "vendor"),
+        model=elements.text(cpu, "model"),
         cpu_xml=ElementTree.tostring(cpu, encoding="unicode").strip(),
         cells=cells,
         cpus=cpus,
@@ -187,13 +187,9 @@ def _emulator(arch: Element) -> Emulator | None:
         return None
     return Emulator(
         arch=name,
-        path=_text(arch, "emulator"),
+        path=elements.text(arch, "emulator"),
         virt_types=tuple(sorted({kind for d in arch.findall("domain") if (kind := d.get("type"))})),
         machines=tuple(
             sorted({name for m in arch.iter("machine") if (name := m.get("canonical"))})
         ),
     )
-
-
-def _text(parent: Element, path: str) -> str | None:
-    return (parent.findtext(path) or "").strip() or None

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import FactMalformed
-from compute_agent.discovery.facts import CellId, CpuId, PciAddress, pci_address
-from compute_agent.discovery.libvirt.elements import document, kib, number
+from compute_agent.discovery.facts import CellId, CpuId, PciAddress
+from compute_agent.discovery.libvirt.elements import address, document, kib, number
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, GuestMemory
 from compute_agent.discovery.sysfs import cpu_list
 
@@ -86,8 +86,8 @@ def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
         memory=tuple(_memory(parts)),
         pci_addresses=tuple(sorted(set(_pci_addresses(domain)))),
         mdevs=tuple(
-            GuestMdev(address.get("uuid", ""))
-            for address in domain.iterfind("devices/hostdev[@type='mdev']/source/address")
+            GuestMdev(source.get("uuid", ""))
+            for source in domain.iterfind("devices/hostdev[@type='mdev']/source/address")
         ),
         host_interfaces=(
             *(
@@ -126,12 +126,7 @@ def _pci_addresses(domain: Element) -> Iterator[PciAddress]:
         "devices/disk[@type='nvme']/source/address",
         "devices/disk//*[@type='nvme']/source/address",
     ):
-        for address in domain.iterfind(pattern):
-            numbers = {
-                part: int(address.get(part, "0"), 0)
-                for part in ("domain", "bus", "slot", "function")
-            }
-            yield pci_address("{domain:x}:{bus:x}:{slot:x}.{function:x}".format(**numbers))
+        yield from map(address, domain.iterfind(pattern))
 
 
 class _GuestCell(NamedTuple):

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import FactMalformed
+from compute_agent.discovery.facts import PciAddress, pci_address
 
 _BYTES: Final[Mapping[str, int]] = {
     "b": 1,
@@ -73,3 +74,17 @@ def values(parent: Element | None, enum: str) -> Iterator[str]:
 def is_supported(element: Element | None) -> bool:
     """Whether an element with the attribute `supported` is there and supported."""
     return element is not None and element.get("supported") == "yes"
+
+
+def text(parent: Element, path: str) -> str | None:
+    """Return the text of an element below another; None: there is none."""
+    return (parent.findtext(path) or "").strip() or None
+
+
+def address(element: Element) -> PciAddress:
+    """Return the PCI address in the attributes of an element, hexadecimal with or without 0x.
+
+    :raises ValueError: it has none.
+    """
+    parts = (int(element.get(part, ""), 16) for part in ("domain", "bus", "slot", "function"))
+    return pci_address("{:x}:{:x}:{:x}.{:x}".format(*parts))

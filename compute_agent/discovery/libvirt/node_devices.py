@@ -195,12 +195,12 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
         address=_own_address(pci),
         vendor_id=_id(pci, "vendor"),
         product_id=_id(pci, "product"),
-        class_code=f"{int(_text(pci, 'class') or UNCLASSIFIED, 16):06x}",
+        class_code=f"{int(elements.text(pci, 'class') or UNCLASSIFIED, 16):06x}",
         numa_node=None if node is None or node < 0 else CellId(node),
         bridges=bridges(root.findtext("path") or "") if physfn is None else (),
-        physfn=None if physfn is None else _address(physfn),
+        physfn=None if physfn is None else elements.address(physfn),
         total_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),
-        vfs=() if vfs is None else tuple(map(_address, vfs.iterfind("address"))),
+        vfs=() if vfs is None else tuple(map(elements.address, vfs.iterfind("address"))),
     )
     return PciNodeDevice(
         name=name,
@@ -219,7 +219,7 @@ def _net(name: str, root: Element, net: Element) -> NetNodeDevice | None:
     link = net.find("link")
     up = link is not None and link.get("state") == "up"
     speed = int(link.get("speed", "0")) if link is not None and up else 0
-    mac = _text(net, "address")
+    mac = elements.text(net, "address")
     features = {feature.get("name") for feature in net.iterfind("feature")}
     return NetNodeDevice(
         interface=_required_text(net, "interface"),
@@ -237,7 +237,7 @@ def _mdev(name: str, root: Element, mdev: Element) -> MdevNodeDevice:
     type_id = None if kind is None else kind.get("id")
     if not type_id:
         raise ValueError("no type")
-    uuid = _text(mdev, "uuid")
+    uuid = elements.text(mdev, "uuid")
     if uuid is None:
         match = _MDEV_NAME.fullmatch(name)
         if match is None:
@@ -246,13 +246,13 @@ def _mdev(name: str, root: Element, mdev: Element) -> MdevNodeDevice:
     address = address_of(parent)
     if address is None:
         with suppress(ValueError):  # a channel or a matrix of s390
-            address = pci_address(_text(mdev, "parent_addr") or "")
+            address = pci_address(elements.text(mdev, "parent_addr") or "")
     return MdevNodeDevice(name, uuid.lower(), type_id, parent, address)
 
 
 def _vdpa(name: str, root: Element, vdpa: Element) -> VdpaNodeDevice:
     return VdpaNodeDevice(
-        name.removeprefix("vdpa_"), _required_text(root, "parent"), _text(vdpa, "chardev")
+        name.removeprefix("vdpa_"), _required_text(root, "parent"), elements.text(vdpa, "chardev")
     )
 
 
@@ -267,12 +267,8 @@ _PARSERS: Final[dict[str, Callable[[str, Element, Element], NodeDevice | None]]]
 # -- elements ---------------------------------------------------------------------------------
 
 
-def _text(element: Element, path: str) -> str | None:
-    return (element.findtext(path) or "").strip() or None
-
-
 def _required_text(element: Element, path: str) -> str:
-    text = _text(element, path)
+    text = elements.text(element, path)
     if text is None:
         raise ValueError(f"no {path}")
     return text
@@ -283,13 +279,6 @@ def _own_address(pci: Element) -> PciAddress:
         int(_required_text(pci, part)) for part in ("domain", "bus", "slot", "function")
     )
     return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function}")
-
-
-def _address(element: Element) -> PciAddress:
-    domain, bus, slot, function = (
-        int(element.get(part, ""), 16) for part in ("domain", "bus", "slot", "function")
-    )
-    return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}")
 
 
 def _id(pci: Element, path: str) -> str:

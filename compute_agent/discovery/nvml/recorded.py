@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from dataclasses import asdict, fields, is_dataclass
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from compute_agent.discovery.errors import FactMalformed
-from compute_agent.discovery.facts import (
-    CellId,
-    GpuInstance,
-    MigDevice,
-    MigProfile,
-    NvLink,
-    VgpuType,
-    pci_address,
-)
+from compute_agent.discovery.facts import PciAddress, pci_address
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
-
-Fact = TypeVar("Fact")
 
 
 class RecordedGpus:
@@ -44,45 +34,31 @@ def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
     Raises FactMalformed, naming `path`, for anything else.
     """
     try:
-        gpus = [_gpu(record) for record in objects]
+        gpus: tuple[NvmlGpu, ...] = fact_of(tuple[NvmlGpu, ...], objects)
     except (TypeError, ValueError, KeyError) as error:
         raise FactMalformed(path, repr(objects), f"a list of GPUs ({error})") from error
     return tuple(sorted(gpus, key=lambda gpu: gpu.address))
 
 
-def _gpu(record: Mapping[str, Any]) -> NvmlGpu:
-    gpu_fields = _known_fields(NvmlGpu, record)
-    instances, links = gpu_fields.get("gpu_instances"), gpu_fields.get("nvlinks")
-    memory_cell, capability = gpu_fields.get("memory_cell"), gpu_fields.get("compute_capability")
-    gpu_fields.update(
-        address=pci_address(gpu_fields["address"]),
-        near_cells=tuple(CellId(cell) for cell in gpu_fields.get("near_cells") or ()),
-        memory_cell=None if memory_cell is None else CellId(memory_cell),
-        compute_capability=None if capability is None else tuple(capability),
-        mig_profiles=_all(MigProfile, gpu_fields.get("mig_profiles")),
-        mig_devices=_all(MigDevice, gpu_fields.get("mig_devices")),
-        mig_remaining=tuple((str(n), int(c)) for n, c in gpu_fields.get("mig_remaining") or ()),
-        gpu_instances=None if instances is None else _all(GpuInstance, instances),
-        vgpu_types=tuple(map(_vgpu_type, gpu_fields.get("vgpu_types") or ())),
-        nvlinks=None if links is None else tuple(map(_nvlink, links)),
-    )
-    return NvmlGpu(**gpu_fields)
+def fact_of(kind: Any, value: Any) -> Any:
+    """Return a fact of this type from plain objects.
 
-
-def _vgpu_type(record: Mapping[str, Any]) -> VgpuType:
-    type_fields = _known_fields(VgpuType, record)
-    return VgpuType(**{**type_fields, "placements": tuple(type_fields.get("placements") or ())})
-
-
-def _nvlink(record: Mapping[str, Any]) -> NvLink:
-    link = _known_fields(NvLink, record)
-    return NvLink(pci_address(link["remote"]), str(link["kind"]), int(link["links"]))
-
-
-def _all(kind: type[Fact], records: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:
-    return tuple(kind(**_known_fields(kind, item)) for item in records or ())
-
-
-def _known_fields(kind: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a fact of this kind has of a record that another release may have written."""
-    return {field.name: record[field.name] for field in fields(kind) if field.name in record}
+    :raises ValueError: (TypeError, KeyError) they are not of such a fact.
+    """
+    if get_origin(kind) in (UnionType, Union):
+        return None if value is None else fact_of(get_args(kind)[0], value)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if kinds[-1] is Ellipsis:
+            return tuple(fact_of(kinds[0], item) for item in value)
+        return tuple(fact_of(*pair) for pair in zip(kinds, value, strict=True))
+    if is_dataclass(kind):
+        types, fact_class = get_type_hints(kind), cast("type[Any]", kind)
+        known_names = [field.name for field in fields(kind) if field.name in value]
+        return fact_class(**{name: fact_of(types[name], value[name]) for name in known_names})
+    if kind is PciAddress:
+        return pci_address(value)
+    plain_type = getattr(kind, "__supertype__", kind)
+    if not isinstance(value, plain_type):
+        raise TypeError(f"{value!r} is not of type {plain_type.__name__}")
+    return value

@@ -5,7 +5,7 @@ Everything else on a provider belongs to drivers, operators or other services an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.provider import SHARING_TRAIT, ProviderData
@@ -36,13 +36,8 @@ def synchronise(
         tree.remove_traits(root_uuid, COMPUTE_STATUS_DISABLED)
     else:
         tree.add_traits(root_uuid, COMPUTE_STATUS_DISABLED)
-    mark_owned(tree, [uuid for uuid in tree.get_provider_uuids(root_uuid) if uuid in owned_uuids])
-
-
-def mark_owned(tree: ProviderTree, uuids: Iterable[str]) -> None:
-    """Put the owner's trait on providers that this agent writes to."""
-    for uuid in uuids:
-        if SHARING_TRAIT not in tree.data(uuid).traits:
+    for uuid in tree.get_provider_uuids(root_uuid):
+        if uuid in owned_uuids and SHARING_TRAIT not in tree.data(uuid).traits:
             tree.add_traits(uuid, OWNER_NOVA)
 
 

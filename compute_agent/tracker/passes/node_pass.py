@@ -21,7 +21,7 @@ from compute_agent.report.steps import KeepProvider, Step
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
-from compute_agent.tracker.passes.normalise import Correction, normalise
+from compute_agent.tracker.passes.normalise import normalise
 from compute_agent.tracker.passes.proposal import Grounds, PassTarget, Proposal
 
 if TYPE_CHECKING:
@@ -327,13 +327,10 @@ class NodePass:
             for uuid in wanted_tree.get_provider_uuids(target.uuid)
             if SHARING_TRAIT not in wanted_tree.data(uuid).traits
         ]
-        problems: list[Exception] = []
-        for correction in normalise(wanted_tree, own):
-            if correction.kind is Correction.RESERVE_CLAMPED:
-                problems.append(errors.InvalidConfiguration(correction.message))
-            else:
-                LOG.warning("%s", correction.message)
-        return problems
+        corrections = normalise(wanted_tree, own)
+        for sentence in corrections.capped:
+            LOG.warning("%s", sentence)
+        return [errors.InvalidConfiguration(sentence) for sentence in corrections.clamped]
 
     def _name_taken(
         self, name: str, uuid: str, holder_uuid: str

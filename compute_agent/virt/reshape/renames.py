@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 
 from compute_agent.provider_tree.inventory import Inventory, other_spelling
 from compute_agent.virt.driver import Allocations
@@ -35,8 +36,7 @@ def reasons(situation: Situation) -> Iterator[str]:
 
 def move(situation: Situation, allocations: Allocations) -> None:
     """Edit `allocations` in place."""
-    sums = held_by_provider(allocations)
-    for source, target in (*_renamings(situation), *_left_behind(situation, sums)):
+    for source, target in _renamings(situation, held_by_provider(allocations)):
         move_all(allocations, source, target)
 
 
@@ -47,37 +47,24 @@ class _Kind(Enum):
     PCI = auto()
 
 
-def _renamings(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
-    for wanted_provider in situation.layout.providers:
-        uuid = situation.identities.uuids[wanted_provider.key]
-        if not situation.tree.exists(uuid):
-            continue
-        stored_inventory = situation.tree.data(uuid).inventory
-        lost_classes = stored_inventory.keys() - wanted_provider.inventory.keys()
-        if not lost_classes:
-            continue
-        new_classes = wanted_provider.inventory.keys() - stored_inventory.keys()
-        for old, new in sorted(
-            _pairs(situation, wanted_provider, lost_classes, new_classes, stored_inventory)
-        ):
-            yield Unit(uuid, old), Unit(uuid, new)
-
-
-def _left_behind(
-    situation: Situation, sums: Mapping[str, Mapping[str, int]]
+def _renamings(
+    situation: Situation, sums: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 ) -> Iterator[tuple[Unit, Unit]]:
-    """Yield classes of which something is held and that the tree has no record of any more.
+    """Yield the old and the new unit of each class that changed its name.
 
-    Placement lets nobody take away a record of which something is held, so an edit of this tree
-    did; where one class is left so, it is the one whose name changed.
+    :param sums: what is held, by provider and class. Placement lets nobody take away a record of
+        which something is held, so where the tree has none any more an edit of this tree took it;
+        where one class is left so, it is the one whose name changed.
     """
     for wanted_provider in situation.layout.providers:
         uuid = situation.identities.uuids[wanted_provider.key]
-        tree = situation.tree
-        stored_classes = tree.data(uuid).inventory.keys() if tree.exists(uuid) else frozenset()
-        lost_classes = sums.get(uuid, {}).keys() - stored_classes - wanted_provider.inventory.keys()
-        for old, new in sorted(
-            _pairs(situation, wanted_provider, lost_classes, wanted_provider.inventory)
+        stored = situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
+        lost_classes = stored.keys() - wanted_provider.inventory.keys()
+        new_classes = wanted_provider.inventory.keys() - stored.keys()
+        left_classes = sums.get(uuid, {}).keys() - stored.keys() - wanted_provider.inventory.keys()
+        for old, new in (
+            *sorted(_pairs(situation, wanted_provider, lost_classes, new_classes, stored)),
+            *sorted(_pairs(situation, wanted_provider, left_classes, wanted_provider.inventory)),
         ):
             yield Unit(uuid, old), Unit(uuid, new)
 

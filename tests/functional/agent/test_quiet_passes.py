@@ -15,6 +15,7 @@ from compute_agent.provider_config import merger as merger_module
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
+from compute_agent.tracker.passes.normalise import Corrections
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
@@ -81,7 +82,9 @@ def hold(node: Node, provider: str, resource_class: str) -> str:
 def test_a_quiet_pass_is_not_worked_out_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     worked_out: list[str] = []
     monkeypatch.setattr(
-        node_pass, "normalise", lambda *_arguments: worked_out.append("again") or []
+        node_pass,
+        "normalise",
+        lambda *_arguments: worked_out.append("again") or Corrections([], []),
     )
     pass_by(node, 2)
     assert not worked_out
@@ -125,7 +128,9 @@ def test_a_driver_that_does_not_say_what_it_goes_by_is_called_and_no_more_is_don
     pass_by(node, 2)
     worked_out: list[str] = []
     monkeypatch.setattr(
-        node_pass, "normalise", lambda *_arguments: worked_out.append("again") or []
+        node_pass,
+        "normalise",
+        lambda *_arguments: worked_out.append("again") or Corrections([], []),
     )
     assert edits_of(node, monkeypatch, 3) == 3
     assert not worked_out

@@ -16,7 +16,7 @@ from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes.agent_traits import synchronise
-from compute_agent.tracker.passes.normalise import Correction, normalise
+from compute_agent.tracker.passes.normalise import Corrections, normalise
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 UUID = "00000000-0000-4000-8000-000000000001"
@@ -278,8 +278,8 @@ def tree_with(inventory) -> ProviderTree:
 
 def test_a_class_with_nothing_is_left_out_and_large_numbers_are_capped():
     tree = tree_with({"VCPU": {"total": 0}, "MEMORY_MB": {"total": 2**31, "max_unit": 2**31}})
-    (corrected,) = normalise(tree, [UUID])
-    assert corrected.kind is Correction.CAPPED
+    corrections = normalise(tree, [UUID])
+    assert (len(corrections.capped), corrections.clamped) == (1, [])
     inventory = tree.data(UUID).inventory
     assert set(inventory) == {"MEMORY_MB"}
     assert inventory["MEMORY_MB"]["total"] == inventory["MEMORY_MB"]["max_unit"] == 2147483647
@@ -287,11 +287,10 @@ def test_a_class_with_nothing_is_left_out_and_large_numbers_are_capped():
 
 def test_a_reserve_above_the_total_is_clamped_and_reported():
     tree = tree_with({"MEMORY_MB": {"total": 10, "reserved": 512}})
-    (corrected,) = normalise(tree, [UUID])
-    assert corrected.kind is Correction.RESERVE_CLAMPED
-    assert "512" in corrected.message
+    (sentence,) = normalise(tree, [UUID]).clamped
+    assert "512" in sentence
     assert tree.data(UUID).inventory["MEMORY_MB"]["reserved"] == 10
-    assert normalise(tree, [UUID]) == []
+    assert normalise(tree, [UUID]) == Corrections([], [])
 
 
 def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
