@@ -6,43 +6,41 @@ no global configuration object: callers pass options on.
 
 from __future__ import annotations
 
-import importlib
 import logging
-from collections.abc import Iterator, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.conf import urls
+from compute_agent.conf import (
+    compute,
+    compute_agent,
+    default,
+    devices,
+    gpu,
+    host,
+    libvirt,
+    networks,
+    nic,
+    pci,
+    scheduler,
+    services,
+    upgrade_levels,
+    urls,
+)
 from compute_agent.conf.files import accepted
 from compute_agent.programs import option_values, tracing
 from compute_agent.programs import unread_options as unread
 from compute_agent.programs.option_values import sentence, wrong_values
 
-MODULES = (
-    "default",
-    "compute_agent",
-    "compute",
-    "host",
-    "gpu",
-    "nic",
-    "libvirt",
-    "files.accepted",
-    "devices",
-    "pci",
-    "placement",
-    "scheduler",
-    "upgrade_levels",
-    "openstack",
-    "networks",
+_TABLES: Final[tuple[Mapping[str, list[cfg.Opt]], ...]] = (
+    *(module.OPTIONS for module in (default, compute_agent, compute, host, gpu, nic, libvirt)),
+    *(module.OPTIONS for module in (accepted, devices, pci, scheduler, upgrade_levels, networks)),
+    {tracing.GROUP: tracing.OPTS},
 )
-"""Modules of this package, one per group of options; each has `register_opts` and `list_opts`.
-
-A module may have `register_dynamic_opts(conf)`: options whose group depends on the value of other
-options, registered once the files are parsed.
-"""
+"""Options by group, of each module. A group with <> in its name stands for several, which are
+named by other options, and registered once the files are parsed."""
 
 OWN_GROUPS = frozenset({"compute_agent", "compute_scheduler", "gpu", "host", "nic"})
 """Groups that no other service has."""
@@ -51,13 +49,6 @@ _NUMBERED_GROUPS = ("mdev_", "neutron_physnet_")
 """Beginnings of groups that are read where another option names them."""
 
 LOG = logging.getLogger(__name__)
-
-
-def modules() -> Iterator[ModuleType]:
-    """Yield the modules of `MODULES`, imported, and the groups of every program."""
-    for name in MODULES:
-        yield importlib.import_module(f"{__name__}.{name}")
-    yield tracing
 
 
 def new_config(
@@ -91,25 +82,35 @@ def new_config(
             f"The configuration of {project} cannot be read: {sentence(error)} Correct the file "
             "or the --config-file option and start again."
         ) from error
-    for module in modules():
-        if hasattr(module, "register_dynamic_opts"):
-            module.register_dynamic_opts(conf)
+    devices.register_numbered_groups(conf)
+    networks.register_numbered_groups(conf)
     check_values(conf)
-    importlib.import_module(f"{__name__}.default").set_machine_defaults(conf)
+    default.set_machine_defaults(conf)
     return conf
 
 
 def unparsed_config() -> cfg.ConfigOpts:
     """Return a new `ConfigOpts` with every option registered and nothing parsed."""
     conf = cfg.ConfigOpts()
-    for module in modules():
-        module.register_opts(conf)
+    for group, options in _tables():
+        if group == "DEFAULT":
+            # host is read as conf.DEFAULT.host: a group of the same name hides it elsewhere
+            conf.register_opts([option for option in options if option.name == "host"], group=group)
+            conf.register_opts([option for option in options if option.name != "host"])
+        elif "<" not in group:
+            conf.register_opts(options, group=group)
+    services.register_opts(conf)
     return conf
+
+
+def _tables() -> Iterator[tuple[str, list[cfg.Opt]]]:
+    for table in _TABLES:
+        yield from table.items()
 
 
 def list_opts() -> list[tuple[Any, list[cfg.Opt]]]:
     """Return every option by group, for oslo-config-generator."""
-    return [entry for module in modules() for entry in module.list_opts()]
+    return [*_tables(), *services.list_opts()]
 
 
 def reload(conf: cfg.ConfigOpts) -> list[str]:

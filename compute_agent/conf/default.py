@@ -3,205 +3,10 @@
 from __future__ import annotations
 
 import socket
+from typing import Final
 
 from oslo_config import cfg
 from oslo_config import types as cfg_types
-
-host_opt = cfg.StrOpt(
-    "host",
-    sample_default="<fully qualified name of this machine>",
-    help="""
-Name of this service on the message bus and in logs.
-
-Must be unique among all agents on the same message bus. It is also the name of the root resource
-provider, unless the driver has a name of its own for the host, as the libvirt driver has. Unset:
-the fully qualified name of this machine.
-""",
-)
-"""Read as `conf.DEFAULT.host`, since a group of the same name hides it elsewhere."""
-
-service_opts = [
-    cfg.StrOpt(
-        "my_ip",
-        sample_default="<source address of the default route>",
-        help="""
-IP address at which other hosts reach this host.
-
-Announced on the message bus, and used for $my_ip in other options. Unset: the source address of
-the default route, or 127.0.0.1 on a machine without a default route.
-""",
-    ),
-    cfg.StrOpt(
-        "state_path",
-        default="/var/lib/compute-agent",
-        help="""
-Directory of files that must survive a restart: the identity of the node (file compute_id), the
-ledger of the providers that this agent created, and the cache of the content of placement.
-
-Use storage that is kept when the machine is reinstalled in place, and back up compute_id:
-without this file the agent does not start, because it would register the host a second time.
-""",
-    ),
-    cfg.StrOpt(
-        "instances_path",
-        default="$state_path/instances",
-        help="""
-Directory of the disks of instances. The size of its file system is reported as DISK_GB, unless
-[libvirt]images_type is lvm or rbd.
-""",
-    ),
-    cfg.StrOpt(
-        "default_availability_zone",
-        default="nova",
-        help="""
-Availability zone of hosts that are in no aggregate with a zone, for compute-scheduler.
-""",
-    ),
-    cfg.StrOpt(
-        "compute_driver",
-        default="host.HostDriver",
-        help="""
-Driver that describes this machine.
-
-host.HostDriver (this machine; needs only Linux), libvirt.LibvirtDriver (the host of a
-hypervisor, with its guests), fake.FakeDriver (in memory, for tests), the full path of a class,
-or the name of a class in the entry point group compute_agent.drivers.
-""",
-    ),
-    cfg.IntOpt(
-        "report_interval",
-        default=10,
-        min=1,
-        help="""
-Seconds between two announcements of the state of this agent on the message bus.
-""",
-    ),
-    cfg.IntOpt(
-        "service_down_time",
-        default=60,
-        min=1,
-        help="""
-Seconds without an announcement after which the scheduler considers an agent down.
-
-Must be larger than report_interval. Use several times report_interval to tolerate lost messages.
-""",
-    ),
-]
-
-bus_opts = [
-    cfg.StrOpt(
-        "transport_url",
-        default="",
-        secret=True,
-        help="""
-URL of the message bus, for example rabbit://user:password@broker:5672//. Empty: no message bus.
-The agent then reports to placement, but schedulers and operators cannot reach it.
-""",
-    ),
-    cfg.StrOpt(
-        "control_exchange",
-        default="compute-agent",
-        help="""
-Exchange of the message bus that contains the topics of agents and schedulers.
-""",
-    ),
-]
-
-periodic_opts = [
-    cfg.BoolOpt(
-        "periodic_enable",
-        default=True,
-        help="""
-Run passes periodically. If false, the agent runs a pass at its start, on SIGHUP, on request, and
-on events of the hardware, of the hypervisor and, with [compute_agent]follow_changes, of
-placement. It does not notice other changes.
-""",
-    ),
-    cfg.IntOpt(
-        "periodic_fuzzy_delay",
-        default=60,
-        min=0,
-        help="""
-Maximum random delay in seconds before the first pass after a start, and before the first pass
-after an outage of placement (there it is never longer than the outage).
-
-It spreads the requests of agents that were restarted together, or waited for placement together.
-0: no delay.
-""",
-    ),
-    cfg.BoolOpt(
-        "enable_new_services",
-        default=True,
-        help="""
-Whether a host accepts new instances when its agent starts for the first time.
-
-If false, a new host has the trait COMPUTE_STATUS_DISABLED until an operator enables it.
-""",
-    ),
-    cfg.IntOpt(
-        "update_resources_interval",
-        default=0,
-        help="""
-Seconds between two periodic passes. A pass compares this machine with placement. 0: 60 seconds.
-Negative: no periodic passes.
-
-A pass without changes costs one request.
-""",
-    ),
-]
-
-reserve_opts = [
-    cfg.IntOpt(
-        "reserved_host_memory_mb",
-        default=512,
-        min=0,
-        help="""
-Memory in MiB that is reserved for the host: the reserved amount of MEMORY_MB.
-
-Reserve what the host itself needs, plus the number of guests times what each takes beyond its
-memory, for example 2048 + 20 * 200 = 6048. compute-agent doctor shows what guests take.
-
-If NUMA cells are reported, each cell reserves a part in proportion to its memory, unless
-[compute]reserved_host_memory_mb_per_numa is set.
-""",
-    ),
-    cfg.IntOpt(
-        "reserved_host_disk_mb",
-        default=0,
-        min=0,
-        help="""
-Disk in MiB that is reserved for the host, rounded up to whole GiB: the reserved amount of
-DISK_GB.
-
-Reserve what the host itself writes to the disk of the guests, plus the number of guests times what
-each takes beyond its disk (logs, firmware variables, configuration drives).
-""",
-    ),
-    cfg.IntOpt(
-        "reserved_host_cpus",
-        default=0,
-        min=0,
-        help="""
-Number of CPUs that are reserved for the host: the reserved amount of VCPU.
-
-Reserve what the host itself needs, plus the number of guests times what each takes beyond its
-vCPUs (emulator and I/O threads), divided by the overcommit ratio of VCPU.
-
-Cannot be combined with [compute]cpu_shared_set or [compute]cpu_dedicated_set: with these, the
-CPUs in neither set are left to the host.
-""",
-    ),
-    cfg.MultiOpt(
-        "reserved_huge_pages",
-        item_type=cfg_types.Dict(),
-        help="""
-Huge pages of each NUMA cell that are reserved for software on the host; guests do not get them.
-
-For example node:0,size:2048,count:64 and node:1,size:1GB,count:1. The size is in KiB, or has a
-unit. May be given several times.
-""",
-    ),
-]
 
 _RATIO_HELP = """
 Overcommit ratio of {what}: {rc} can be allocated up to this many times the amount of
@@ -217,7 +22,7 @@ placement yet. Used only if {option} is unset or 0.0.
 """
 
 
-def _ratio_opts() -> list[cfg.Opt]:
+def _ratio_options() -> list[cfg.Opt]:
     opts = []
     kinds = (
         ("cpu", "CPUs", "VCPU", 4.0),
@@ -244,40 +49,201 @@ def _ratio_opts() -> list[cfg.Opt]:
     return opts
 
 
-cpu_opts = [
-    cfg.StrOpt(
-        "vcpu_pin_set",
-        deprecated_for_removal=True,
-        deprecated_reason="Use [compute]cpu_shared_set and [compute]cpu_dedicated_set.",
-        help="""
+OPTIONS: Final[dict[str, list[cfg.Opt]]] = {
+    "DEFAULT": [
+        cfg.StrOpt(
+            "host",
+            sample_default="<fully qualified name of this machine>",
+            help="""
+Name of this service on the message bus and in logs.
+
+Must be unique among all agents on the same message bus. It is also the name of the root resource
+provider, unless the driver has a name of its own for the host, as the libvirt driver has. Unset:
+the fully qualified name of this machine.
+""",
+        ),
+        cfg.StrOpt(
+            "my_ip",
+            sample_default="<source address of the default route>",
+            help="""
+IP address at which other hosts reach this host.
+
+Announced on the message bus, and used for $my_ip in other options. Unset: the source address of
+the default route, or 127.0.0.1 on a machine without a default route.
+""",
+        ),
+        cfg.StrOpt(
+            "state_path",
+            default="/var/lib/compute-agent",
+            help="""
+Directory of files that must survive a restart: the identity of the node (file compute_id), the
+ledger of the providers that this agent created, and the cache of the content of placement.
+
+Use storage that is kept when the machine is reinstalled in place, and back up compute_id:
+without this file the agent does not start, because it would register the host a second time.
+""",
+        ),
+        cfg.StrOpt(
+            "instances_path",
+            default="$state_path/instances",
+            help="""
+Directory of the disks of instances. The size of its file system is reported as DISK_GB, unless
+[libvirt]images_type is lvm or rbd.
+""",
+        ),
+        cfg.StrOpt(
+            "default_availability_zone",
+            default="nova",
+            help="""
+Availability zone of hosts that are in no aggregate with a zone, for compute-scheduler.
+""",
+        ),
+        cfg.StrOpt(
+            "compute_driver",
+            default="host.HostDriver",
+            help="""
+Driver that describes this machine.
+
+host.HostDriver (this machine; needs only Linux), libvirt.LibvirtDriver (the host of a
+hypervisor, with its guests), fake.FakeDriver (in memory, for tests), the full path of a class,
+or the name of a class in the entry point group compute_agent.drivers.
+""",
+        ),
+        cfg.IntOpt(
+            "report_interval",
+            default=10,
+            min=1,
+            help="""
+Seconds between two announcements of the state of this agent on the message bus.
+""",
+        ),
+        cfg.IntOpt(
+            "service_down_time",
+            default=60,
+            min=1,
+            help="""
+Seconds without an announcement after which the scheduler considers an agent down.
+
+Must be larger than report_interval. Use several times report_interval to tolerate lost messages.
+""",
+        ),
+        cfg.StrOpt(
+            "transport_url",
+            default="",
+            secret=True,
+            help="""
+URL of the message bus, for example rabbit://user:password@broker:5672//. Empty: no message bus.
+The agent then reports to placement, but schedulers and operators cannot reach it.
+""",
+        ),
+        cfg.StrOpt(
+            "control_exchange",
+            default="compute-agent",
+            help="""
+Exchange of the message bus that contains the topics of agents and schedulers.
+""",
+        ),
+        cfg.BoolOpt(
+            "periodic_enable",
+            default=True,
+            help="""
+Run passes periodically. If false, the agent runs a pass at its start, on SIGHUP, on request, and
+on events of the hardware, of the hypervisor and, with [compute_agent]follow_changes, of
+placement. It does not notice other changes.
+""",
+        ),
+        cfg.IntOpt(
+            "periodic_fuzzy_delay",
+            default=60,
+            min=0,
+            help="""
+Maximum random delay in seconds before the first pass after a start, and before the first pass
+after an outage of placement (there it is never longer than the outage).
+
+It spreads the requests of agents that were restarted together, or waited for placement together.
+0: no delay.
+""",
+        ),
+        cfg.BoolOpt(
+            "enable_new_services",
+            default=True,
+            help="""
+Whether a host accepts new instances when its agent starts for the first time.
+
+If false, a new host has the trait COMPUTE_STATUS_DISABLED until an operator enables it.
+""",
+        ),
+        cfg.IntOpt(
+            "update_resources_interval",
+            default=0,
+            help="""
+Seconds between two periodic passes. A pass compares this machine with placement. 0: 60 seconds.
+Negative: no periodic passes.
+
+A pass without changes costs one request.
+""",
+        ),
+        cfg.IntOpt(
+            "reserved_host_memory_mb",
+            default=512,
+            min=0,
+            help="""
+Memory in MiB that is reserved for the host: the reserved amount of MEMORY_MB.
+
+Reserve what the host itself needs, plus the number of guests times what each takes beyond its
+memory, for example 2048 + 20 * 200 = 6048. compute-agent doctor shows what guests take.
+
+If NUMA cells are reported, each cell reserves a part in proportion to its memory, unless
+[compute]reserved_host_memory_mb_per_numa is set.
+""",
+        ),
+        cfg.IntOpt(
+            "reserved_host_disk_mb",
+            default=0,
+            min=0,
+            help="""
+Disk in MiB that is reserved for the host, rounded up to whole GiB: the reserved amount of
+DISK_GB.
+
+Reserve what the host itself writes to the disk of the guests, plus the number of guests times what
+each takes beyond its disk (logs, firmware variables, configuration drives).
+""",
+        ),
+        cfg.IntOpt(
+            "reserved_host_cpus",
+            default=0,
+            min=0,
+            help="""
+Number of CPUs that are reserved for the host: the reserved amount of VCPU.
+
+Reserve what the host itself needs, plus the number of guests times what each takes beyond its
+vCPUs (emulator and I/O threads), divided by the overcommit ratio of VCPU.
+
+Cannot be combined with [compute]cpu_shared_set or [compute]cpu_dedicated_set: with these, the
+CPUs in neither set are left to the host.
+""",
+        ),
+        cfg.MultiOpt(
+            "reserved_huge_pages",
+            item_type=cfg_types.Dict(),
+            help="""
+Huge pages of each NUMA cell that are reserved for software on the host; guests do not get them.
+
+For example node:0,size:2048,count:64 and node:1,size:1GB,count:1. The size is in KiB, or has a
+unit. May be given several times.
+""",
+        ),
+        *_ratio_options(),
+        cfg.StrOpt(
+            "vcpu_pin_set",
+            deprecated_for_removal=True,
+            deprecated_reason="Use [compute]cpu_shared_set and [compute]cpu_dedicated_set.",
+            help="""
 Former name of [compute]cpu_shared_set: host CPUs for guests, for example 4-12,^8,15.
 """,
-    ),
-]
-
-
-def opts() -> list[cfg.Opt]:
-    """Return every option of group DEFAULT."""
-    return [
-        host_opt,
-        *service_opts,
-        *bus_opts,
-        *periodic_opts,
-        *reserve_opts,
-        *_ratio_opts(),
-        *cpu_opts,
+        ),
     ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group DEFAULT on `conf`."""
-    conf.register_opt(host_opt, group="DEFAULT")
-    conf.register_opts([opt for opt in opts() if opt is not host_opt])
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by group, for the generator of the sample file."""
-    return [("DEFAULT", opts())]
+}
 
 
 def set_machine_defaults(conf: cfg.ConfigOpts) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oslo_config import cfg
 
-GROUP = "devices"
-
-device_opts = [
+_OF_ALL: Final[list[cfg.Opt]] = [
     cfg.ListOpt(
         "enabled_mdev_types",
         default=[],
@@ -20,7 +20,7 @@ none gets all devices that no other type names. Any further type that names none
     ),
 ]
 
-mdev_opts = [
+_OF_A_TYPE: Final[list[cfg.Opt]] = [
     cfg.ListOpt(
         "device_addresses",
         default=[],
@@ -50,22 +50,20 @@ more than so many offers nothing; here such a device offers so many.
 ]
 
 
+OPTIONS: Final = {"devices": _OF_ALL, "mdev_<type>": _OF_A_TYPE}
+
+
 def mdev_group(mdev_type: str) -> str:
     """Return the name of the group with the options of one mdev type."""
     return f"mdev_{mdev_type}"
 
 
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group devices on `conf`."""
-    conf.register_opts(device_opts, group=GROUP)
-
-
-def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
+def register_numbered_groups(conf: cfg.ConfigOpts) -> None:
     """Register group mdev_<type> for every enabled type; the old group vgpu_<type> is read too."""
     for mdev_type in conf.devices.enabled_mdev_types:
         group = mdev_group(mdev_type)
         old_group = f"vgpu_{mdev_type}"
-        for opt in mdev_opts:
+        for opt in _OF_A_TYPE:
             renamed_option = type(opt)(
                 opt.name,
                 **{
@@ -76,8 +74,3 @@ def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
                 },
             )
             conf.register_opt(renamed_option, group=group)
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by group, for the generator of the sample file."""
-    return [(GROUP, list(device_opts)), (mdev_group("<type>"), list(mdev_opts))]

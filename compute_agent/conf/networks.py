@@ -7,10 +7,9 @@ from typing import Final
 from oslo_config import cfg
 from oslo_config import types as cfg_types
 
-GROUP: Final = "neutron"
 TUNNEL: Final = "neutron_tunnel"
 
-physnets_opt = cfg.ListOpt(
+_PHYSNETS: Final = cfg.ListOpt(
     "physnets",
     default=[],
     help="""
@@ -39,23 +38,14 @@ def physnet_group(physnet: str) -> str:
     return f"neutron_physnet_{physnet}"
 
 
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options on `conf`; group neutron also has options of its service."""
-    conf.register_opt(physnets_opt, group=GROUP)
-    conf.register_group(cfg.OptGroup(TUNNEL, title="Tunneled networks of the host"))
-    conf.register_opt(_numa_nodes("the interfaces for tunnels"), group=TUNNEL)
+OPTIONS: Final[dict[str, list[cfg.Opt]]] = {
+    "neutron": [_PHYSNETS],
+    physnet_group("<name>"): [_numa_nodes("the interface to that physical network")],
+    TUNNEL: [_numa_nodes("the interfaces for tunnels")],
+}
 
 
-def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
+def register_numbered_groups(conf: cfg.ConfigOpts) -> None:
     """Register group neutron_physnet_<name> for every physical network."""
     for physnet in conf.neutron.physnets:
         conf.register_opt(_numa_nodes(f"the interface to {physnet}"), group=physnet_group(physnet))
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by group, for the generator of the sample file."""
-    return [
-        (GROUP, [physnets_opt]),
-        (physnet_group("<name>"), [_numa_nodes("the interface to that physical network")]),
-        (TUNNEL, [_numa_nodes("the interfaces for tunnels")]),
-    ]

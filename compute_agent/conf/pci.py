@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oslo_config import cfg
 
-GROUP = "pci"
-
-pci_opts = [
-    cfg.MultiStrOpt(
-        "device_spec",
-        default=[],
-        deprecated_opts=[
-            cfg.DeprecatedOpt("passthrough_whitelist"),
-            cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT"),
-        ],
-        help="""
+OPTIONS: Final[dict[str, list[cfg.Opt]]] = {
+    "pci": [
+        cfg.MultiStrOpt(
+            "device_spec",
+            default=[],
+            deprecated_opts=[
+                cfg.DeprecatedOpt("passthrough_whitelist"),
+                cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT"),
+            ],
+            help="""
 PCI devices that guests may get, as JSON: a dict, or a list of dicts. May be given several times;
 the first dict that matches a device is used.
 
@@ -23,45 +24,36 @@ dict of the regular expressions domain, bus, slot, function) or devname. Tags: p
 trusted, remote_managed, managed (no: the hypervisor does not change the driver of the device),
 live_migratable, one_time_use, resource_class, traits.
 """,
-    ),
-    cfg.MultiStrOpt(
-        "alias",
-        default=[],
-        deprecated_opts=[cfg.DeprecatedOpt("pci_alias", group="DEFAULT")],
-        help="""
+        ),
+        cfg.MultiStrOpt(
+            "alias",
+            default=[],
+            deprecated_opts=[cfg.DeprecatedOpt("pci_alias", group="DEFAULT")],
+            help="""
 Name with which a flavor requests a kind of PCI device, as JSON: name, vendor_id, product_id,
 device_type (type-PCI, type-PF, type-VF, type-VDPA; default: type-PCI or type-VF), numa_policy
 (legacy, preferred, required, socket), resource_class, traits, live_migratable (yes: only devices
 that can migrate with a running guest; no: only other devices).
 """,
-    ),
-    cfg.BoolOpt(
-        "report_in_placement",
-        default=False,
-        help="""
+        ),
+        cfg.BoolOpt(
+            "report_in_placement",
+            default=False,
+            help="""
 Report the devices of device_spec as inventory in placement. Devices with a physical_network and
 remote managed devices are not reported. device_spec must then match by address or by vendor_id
 and product_id, not by devname.
 """,
-    ),
-    cfg.BoolOpt(
-        "report_root_ports",
-        default=False,
-        help="""
+        ),
+        cfg.BoolOpt(
+            "report_root_ports",
+            default=False,
+            help="""
 Report each PCI root port that has several reported devices behind it as a provider with the
 trait CUSTOM_PCIE_ROOT, between the NUMA cell and these devices. GPUs and network cards of one
 PCI switch can then be requested together. Devices that were reported before only get another
 parent.
 """,
-    ),
-]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group pci on `conf`."""
-    conf.register_opts(pci_opts, group=GROUP)
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by group, for the generator of the sample file."""
-    return [(GROUP, list(pci_opts))]
+        ),
+    ]
+}

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from oslo_config import cfg
-
-SCHEDULER = cfg.OptGroup("scheduler", title="What the scheduler asks placement for")
-FILTER_SCHEDULER = cfg.OptGroup("filter_scheduler", title="Filters and weighers of hosts")
-COMPUTE_SCHEDULER = cfg.OptGroup("compute_scheduler", title="What only this scheduler has")
-
-GROUPS = (SCHEDULER, FILTER_SCHEDULER, COMPUTE_SCHEDULER)
 
 DEFAULT_FILTERS = (
     "ComputeFilter",
@@ -20,7 +15,7 @@ DEFAULT_FILTERS = (
     "ServerGroupAffinityFilter",
 )
 
-scheduler_opts = [
+_SCHEDULER: Final[list[cfg.Opt]] = [
     cfg.IntOpt(
         "max_attempts",
         default=3,
@@ -142,7 +137,7 @@ this option overrides it for the hosts of the aggregate; of several values the s
     ]
 
 
-filter_opts = [
+_FILTER_SCHEDULER: Final[list[cfg.Opt]] = [
     cfg.MultiStrOpt(
         "available_filters",
         default=["nova.scheduler.filters.all_filters"],
@@ -260,7 +255,7 @@ refused. PciPassthroughFilter keeps the devices near the NUMA nodes of the guest
     ),
 ]
 
-compute_scheduler_opts = [
+_COMPUTE_SCHEDULER: Final[list[cfg.Opt]] = [
     cfg.StrOpt(
         "aggregate_source",
         help="""
@@ -322,19 +317,8 @@ management network.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the groups of the scheduler on `conf`."""
-    for group in GROUPS:
-        conf.register_group(group)
-    for name, options in list_opts():
-        conf.register_opts(options, group=name)
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by group, for the generator of the sample file."""
-    return [
-        (SCHEDULER.name, scheduler_opts),
-        (FILTER_SCHEDULER.name, filter_opts),
-        (COMPUTE_SCHEDULER.name, compute_scheduler_opts),
-    ]
+OPTIONS: Final = {
+    "scheduler": _SCHEDULER,
+    "filter_scheduler": _FILTER_SCHEDULER,
+    "compute_scheduler": _COMPUTE_SCHEDULER,
+}

@@ -48,16 +48,6 @@ class OpenTelemetryMissing(Exception):
     """Traces that are configured and cannot be sent. The text says what to do."""
 
 
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group tracing on `conf`."""
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by group, for the generator of the sample file."""
-    return [(GROUP, OPTS)]
-
-
 def new_provider(
     conf: cfg.ConfigOpts, service: str, host: str | None = None
 ) -> TracerProvider | None:

@@ -11,7 +11,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from compute_agent import __version__, errors
-from compute_agent.conf import placement as placement_options
+from compute_agent.conf import services
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
 from compute_agent.report.client import ReportClient
@@ -70,7 +70,7 @@ def stub() -> Iterator[Stub]:
 
 def configured(**options: object) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
-    placement_options.register_opts(conf)
+    services.register_opts(conf, "placement")
     conf([])
     for name, value in options.items():
         conf.set_override(name, value, group="placement")
@@ -95,7 +95,7 @@ def test_the_options_have_the_names_and_defaults_every_openstack_service_uses():
 
 
 def test_a_sample_of_the_options_names_those_of_the_password_plugin():
-    ((_, options),) = placement_options.list_opts()
+    _, options = services.list_opts()[0]
     assert {"auth_url", "username", "password", "project_name", "user_domain_name"} <= {
         option.dest for option in options
     }

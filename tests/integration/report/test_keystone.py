@@ -7,7 +7,7 @@ import pytest
 from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.conf import placement as placement_options
+from compute_agent.conf import services
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.report.client import ReportClient
 from tests.fixtures.keystone import PASSWORD, Keystone
@@ -31,7 +31,7 @@ def client_from_file(
         "user_domain_id = default\nproject_domain_id = default\n"
     )
     conf = cfg.ConfigOpts()
-    placement_options.register_opts(conf)
+    services.register_opts(conf, "placement")
     conf([], default_config_files=[str(config)])
     return ReportClient(KeystoneTransport.from_conf(conf))
 

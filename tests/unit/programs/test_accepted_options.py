@@ -35,7 +35,7 @@ def test_no_code_reads_an_option_that_has_no_effect() -> None:
     text = "\n".join(module.read_text() for module in modules)
     read = [
         f"[{group}]{opt.dest}"
-        for group, opts in accepted.BY_GROUP.items()
+        for group, opts in accepted.OPTIONS.items()
         for opt in opts
         if f"{group}.{opt.dest}" in text
     ]
