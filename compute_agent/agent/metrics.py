@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import __version__
 from compute_agent.daemon.bus_state import BusState
-from compute_agent.programs.build_info import build_info
+from compute_agent.programs.metrics_server import build_info
 from compute_agent.tracker.status import FeedState
 
 if TYPE_CHECKING:

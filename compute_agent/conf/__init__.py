@@ -27,11 +27,9 @@ from compute_agent.conf import (
     scheduler,
     services,
     upgrade_levels,
-    urls,
 )
 from compute_agent.conf.files import accepted
 from compute_agent.programs import option_values, tracing
-from compute_agent.programs import unread_options as unread
 from compute_agent.programs.option_values import sentence, wrong_values
 
 _TABLES: Final[tuple[Mapping[str, list[cfg.Opt]], ...]] = (
@@ -143,9 +141,10 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     wrong_lines = [
         *wrong_values(conf),
         *(
-            f"option [{group}]endpoint_override {urls.ADVICE}"
+            f"option [{group}]endpoint_override {services.URL_ADVICE}"
             for group in sorted(conf._groups)
-            if "endpoint_override" in conf[group] and urls.names_user(conf[group].endpoint_override)
+            if "endpoint_override" in conf[group]
+            and services.names_user(conf[group].endpoint_override)
         ),
     ]
     if wrong_lines:
@@ -158,13 +157,13 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    return unread.unread_options(conf, list_opts(), OWN_GROUPS, _NUMBERED_GROUPS)
+    return option_values.unread_options(conf, list_opts(), OWN_GROUPS, _NUMBERED_GROUPS)
 
 
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:
     """Log which options of the configuration files have no effect, and which nothing reads."""
     option_values.warn_of_useless(conf, accepted.names(), unread_options(conf))
-    if left := unread.left_options(conf, list_opts(), OWN_GROUPS):
+    if left := option_values.left_options(conf, list_opts(), OWN_GROUPS):
         LOG.info("Options of the same files that only other programs read: %s.", ", ".join(left))
 
 

@@ -86,3 +86,17 @@ def _of_service(service_type: str) -> list[Any]:
         *ka_loading.get_auth_common_conf_options(),
         *adapter_opts,
     ]
+
+
+URL_ADVICE: Final = (
+    "has a user or a password in its URL, which errors and logs would show. Take them out; for "
+    "HTTP Basic there is auth_type = http_basic with username and password"
+)
+
+
+def names_user(url: object) -> bool:
+    """Return whether a URL has a user or a password.
+
+    Those of services have no other @, and where a password has a slash it is behind the host.
+    """
+    return "@" in str(url)

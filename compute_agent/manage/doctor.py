@@ -5,8 +5,10 @@ Advice that names an option has its right value, in the form that its reader tak
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
@@ -24,6 +26,7 @@ from compute_agent.placement import provider_directory
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, version_text
+from compute_agent.programs.disk_space import Space, space_of
 from compute_agent.report.steps import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
@@ -319,3 +322,34 @@ def _subject_of(error: errors.ComputeAgentError) -> str:
         (errors.PlacementError, "placement"),
     )
     return next((name for kind, name in subjects if isinstance(error, kind)), "driver")
+
+
+_LEVELS: Final = {
+    Space.ENOUGH: Level.FINE,
+    Space.LITTLE: Level.WARNING,
+    Space.NONE: Level.ERROR,
+}
+
+
+def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
+    """Check the state directory, the scheduler's journal, the log and temporary files."""
+    uses = [
+        (conf.state_path, "[DEFAULT]state_path"),
+        (str(Path(conf.compute_scheduler.journal_path).parent), "[compute_scheduler]journal_path"),
+        (tempfile.gettempdir(), "temporary files"),
+        (conf.log_dir, "[DEFAULT]log_dir"),
+    ]
+    seen_devices: set[int] = set()
+    for directory, use in uses:
+        if not directory:
+            continue
+        place = _existing(Path(directory))
+        if (device := place.stat().st_dev) not in seen_devices:
+            seen_devices.add(device)
+            space, text = space_of(place, f"{directory} ({use})")
+            yield Diagnosis(_LEVELS[space], "disk", text)
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or the nearest directory above it that exists."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())

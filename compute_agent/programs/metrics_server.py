@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.programs.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 
 class MetricsServer:
@@ -57,3 +59,16 @@ class MetricsServer:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
+
+
+def build_info(program: str, version: str) -> Metric:
+    """Return the metric.
+
+    :param program: the beginning of the names of its metrics.
+    """
+    from prometheus_client.core import GaugeMetricFamily
+
+    labels = {"version": version, "python": platform.python_version()}
+    family = GaugeMetricFamily(f"{program}_build_info", "1, with versions.", labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family

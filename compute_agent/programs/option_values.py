@@ -1,10 +1,12 @@
-"""Values of options: those of a wrong type, and the warnings of what has no effect."""
+"""Values of options in files: of a wrong type, without effect, or that nothing reads."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from oslo_config import cfg
@@ -77,3 +79,104 @@ def _wrong_value(group: str, option: str, error: ValueError) -> str:
         where = f" in {detail['detail'] if detail else match['where']}"
         reason = text[match.end() :]
     return f"option [{group}]{option}{where}: {reason}"
+
+
+_CLOSE_OPTION: Final = 0.9
+_CLOSE_GROUP: Final = 0.85
+_OF_THE_BUS: Final = ("rpc_", "conn_pool_", "executor_")
+
+
+def unread_options(
+    conf: cfg.ConfigOpts,
+    listed_options: Iterable[tuple[Any, Iterable[cfg.Opt]]],
+    own_groups: Collection[str],
+    numbered_groups: tuple[str, ...] = (),
+) -> list[str]:
+    """Return what the configuration files set that nothing reads, with file and likely meaning.
+
+    :param listed_options: options by group, whose former names are read too.
+    :param own_groups: groups that no other service has.
+    :param numbered_groups: beginnings of groups that are read where another option names them.
+    """
+    known_options = _known_names(conf, listed_options)
+    return [
+        line
+        for file in configuration_files(conf)
+        for line in _unread_of(file, known_options, own_groups, numbered_groups)
+    ]
+
+
+def left_options(
+    conf: cfg.ConfigOpts,
+    listed_options: Iterable[tuple[Any, Iterable[cfg.Opt]]],
+    own_groups: Collection[str],
+) -> list[str]:
+    """Return the options that the files set for other programs alone, of groups that are read.
+
+    Libraries read theirs where they are used: those of the message bus, and of every way to
+    authenticate.
+    """
+    known_options = _known_names(conf, listed_options)
+    return [
+        f"[{group}]{option}"
+        for file in configuration_files(conf)
+        for group, options in _sections(file)
+        if group in known_options.keys() - own_groups and "auth_type" not in known_options[group]
+        for option in sorted(options - known_options[group])
+        if not (group == "DEFAULT" and option.startswith(_OF_THE_BUS))
+        and not get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
+    ]
+
+
+def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
+    """Return the configuration files that were read, those of directories included."""
+    files = [Path(file).expanduser() for file in conf.config_file or ()]
+    directories = [Path(directory).expanduser() for directory in conf.config_dir or ()]
+    in_directories = [file for directory in directories for file in directory.glob("[!.]*.conf")]
+    return [*files, *sorted(in_directories)]
+
+
+def _unread_of(
+    file: Path,
+    known_options: Mapping[str, set[str]],
+    own_groups: Collection[str],
+    numbered_groups: tuple[str, ...],
+) -> Iterator[str]:
+    for group, options in _sections(file):
+        if group not in known_options:
+            if group.startswith(numbered_groups):
+                continue
+            for similar_group in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
+                yield f"group [{group}] in {file}, probably [{similar_group}] is meant"
+            continue
+        for option in sorted(options - known_options[group]):
+            close = get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
+            if close:
+                yield f"[{group}]{option} in {file}, probably {close[0]} is meant"
+            elif group in own_groups:
+                yield f"[{group}]{option} in {file}, which is not an option of this version"
+
+
+def _sections(file: Path) -> Iterator[tuple[str, Set[str]]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(file), sections).parse()
+    for section, options in sections.items():
+        yield section if section == "DEFAULT" else section.lower(), options.keys()
+
+
+def _known_names(
+    conf: cfg.ConfigOpts, listed_options: Iterable[tuple[Any, Iterable[cfg.Opt]]]
+) -> dict[str, set[str]]:
+    """Return the names of options by group: registered ones, those of plugins, former names."""
+    known_options: dict[str, set[str]] = {"DEFAULT": set(conf)}
+    for name, value in conf.items():
+        if isinstance(value, cfg.ConfigOpts.GroupAttr):
+            known_options.setdefault(name, set()).update(value)
+    for group, options in listed_options:
+        group_name = group.name if isinstance(group, cfg.OptGroup) else str(group)
+        for option in options:
+            known_options.setdefault(group_name, set()).update({option.name, option.dest})
+            for former in option.deprecated_opts:
+                names = known_options.setdefault(former.group or group_name, set())
+                names.add(former.name or option.name)
+    return known_options

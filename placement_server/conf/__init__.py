@@ -19,7 +19,6 @@ from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_policy import opts as policy_opts
 
 from compute_agent.programs import option_values, tracing
-from compute_agent.programs import unread_options as unread
 from placement_server import __version__
 from placement_server.conf import (
     accepted,
@@ -195,7 +194,7 @@ def _files_of_environment() -> list[Path] | None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    return unread.unread_options(conf, list_opts(), OWN_GROUPS)
+    return option_values.unread_options(conf, list_opts(), OWN_GROUPS)
 
 
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:

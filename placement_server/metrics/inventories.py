@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from compute_agent.programs.build_info import build_info
+from compute_agent.programs.metrics_server import build_info
 from placement_server import __version__
 from placement_server.store import agent_reports
 from placement_server.store.errors import StoreError

@@ -14,10 +14,10 @@ from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd.agent import logging_setup
 from compute_agent.cmd.agent.running import ask_agent, troubles
 from compute_agent.manage.diagnosis import Diagnosis, Level
-from compute_agent.manage.disks import examine_disks
 from compute_agent.manage.doctor import (
     examine,
     examine_bus,
+    examine_disks,
     examine_options,
     examine_placement,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.cmd.agent import capture, logging_setup
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.output import new_console
 from compute_agent.cmd.trees.form import TreeForm, form_of, given_form_options
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.placement.consumers import Consumers

@@ -13,7 +13,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
+from compute_agent.errors import ComputeAgentError
+from compute_agent.programs.exit_status import Exit
+
+
+class DevFailed(ComputeAgentError):
+    """The development command cannot go on; the text has the reason and the remedy."""
+
+    exit_status = Exit.FAILED
+
+
+class DevInterrupted(DevFailed):
+    """The command was stopped before everything was up."""
+
+    exit_status = Exit.INTERRUPTED
+
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when its parent dies."""

@@ -20,11 +20,9 @@ from rich.rule import Rule
 from rich.text import Text
 
 from compute_agent.cmd.dev import machine
-from compute_agent.cmd.dev.child import Child
-from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
+from compute_agent.cmd.dev.child import Child, DevFailed, DevInterrupted
 from compute_agent.cmd.dev.machine import ReportedMachine
-from compute_agent.cmd.dev.next_steps import next_steps
-from compute_agent.cmd.dev.sample import Sample, sample_of
+from compute_agent.cmd.dev.sample import Sample, next_steps, sample_of
 from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
 from compute_agent.cmd.scheduler.views import explanation_lines, print_claim
 from compute_agent.cmd.trees.drawing import drawing

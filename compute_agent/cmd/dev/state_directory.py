@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compute_agent.cmd.dev.errors import DevFailed
+from compute_agent.cmd.dev.child import DevFailed
 from compute_agent.cmd.dev.machine import Options
 
 _UNUSABLE = "?$%\n"

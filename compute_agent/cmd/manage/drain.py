@@ -21,9 +21,9 @@ from rich.table import Table
 
 from compute_agent import errors
 from compute_agent.agent.availability import AUTOMATIC
-from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, configuration
+from compute_agent.cmd.output import new_console, new_table
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of, resources

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from oslo_config import cfg
 from rich.table import Table
 
-from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage.options import BadArgument, configuration, transport
+from compute_agent.cmd.output import new_console, new_table
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.form import form_of, given_form_options
 from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable

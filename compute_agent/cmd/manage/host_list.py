@@ -14,13 +14,12 @@ from typing import Final
 from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, configuration
-from compute_agent.cmd.output import chosen_cells, chosen_columns, show_rows, table
+from compute_agent.cmd.output import chosen_cells, chosen_columns, new_console, show_rows, table
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.cmd.screen import Screen
-from compute_agent.cmd.trees.amounts import amount_text
+from compute_agent.cmd.trees.form import amount_text
 from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of
 from compute_agent.manage import fleet

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from compute_agent import errors
 from compute_agent.cmd.placement.arguments import BadInput
-from compute_agent.conf import urls
+from compute_agent.conf import services
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Timeout, Transport
@@ -171,8 +171,8 @@ def _transport(namespace: argparse.Namespace) -> Transport:
                 f"--config-file {namespace.config_file}: the file does not exist. Correct the path."
             )
         return InProcessTransport.from_config_files([namespace.config_file])
-    if urls.names_user(namespace.url or ""):
-        raise BadInput(f"--url {urls.ADVICE}.")
+    if services.names_user(namespace.url or ""):
+        raise BadInput(f"--url {services.URL_ADVICE}.")
     if namespace.url and not _is_http(namespace.url):
         raise BadInput(
             f"--url is {namespace.url!r}: expected a URL, such as http://127.0.0.1:8778."

@@ -27,7 +27,6 @@ from compute_agent.cmd.placement.commands import (
     history,
     names,
     providers,
-    questions,
 )
 from compute_agent.programs import configuration_files
 from compute_agent.programs.exit_status import exit_table
@@ -81,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for module in (
         *(providers, names, allocations),
-        *(candidates, questions, history, documents, completion),
+        *(candidates, history, documents, completion),
     ):
         module.add_commands(commands)
     return parser

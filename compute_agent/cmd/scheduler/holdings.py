@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compute_agent.cmd import program
-from compute_agent.cmd.console import columns
+from compute_agent.cmd.output import columns
 from compute_agent.cmd.scheduler.configured import log_errors, placement_transport
 from compute_agent.placement.consumers import Consumers
 from compute_agent.programs.exit_status import Exit

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from compute_agent.cmd.console import columns
+from compute_agent.cmd.output import columns
 from compute_agent.cmd.scheduler.configured import assemble
 from compute_agent.cmd.scheduler.request_options import given_spec
 from compute_agent.cmd.scheduler.views import explanation_lines

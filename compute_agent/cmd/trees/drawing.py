@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.cmd.trees.folding import Branch, fold, label
-from compute_agent.cmd.trees.form import TreeForm
+from compute_agent.cmd.trees.form import TreeForm, amount_text
 from compute_agent.manage.tree_reading import ProviderLines, used_and_capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, CUSTOM_DEVICE_MISSING
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from keystoneauth1 import adapter
 
 from compute_agent import errors, extras
-from compute_agent.conf import urls
+from compute_agent.conf import services
 from compute_agent.placement.transports.keystone import (
     KeystoneSession,
     KeystoneTransport,
@@ -33,9 +33,9 @@ def _adapter(name: str | None) -> Any:
     try:
         session_constructor = cast("type[Any]", partial(KeystoneSession, session=SteadySession()))
         cloud = config.OpenStackConfig(session_constructor=session_constructor).get_one(cloud=name)
-        if urls.names_user(cloud.config.get("auth", {}).get("auth_url")):
+        if services.names_user(cloud.config.get("auth", {}).get("auth_url")):
             raise errors.InvalidConfiguration(
-                f"auth_url of the cloud, or OS_AUTH_URL, {urls.ADVICE}."
+                f"auth_url of the cloud, or OS_AUTH_URL, {services.URL_ADVICE}."
             )
         return adapter.Adapter(
             session=cloud.get_session(),

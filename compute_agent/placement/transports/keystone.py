@@ -19,7 +19,7 @@ from keystoneauth1 import token_endpoint
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
-from compute_agent.conf import urls
+from compute_agent.conf import services
 from compute_agent.conf.files.places import missing_files
 from compute_agent.placement.transports.known_way import KnownWay
 from compute_agent.placement.transports.transport import Request, Response, Timeout
@@ -327,6 +327,6 @@ def _load_auth(conf: Any, group: str) -> Any:
         raise ka_exc.MissingAuthPlugin("; ".join(filter(None, [unset, missing_files(conf)])))
     plugin = ka_loading.load_auth_from_conf_options(conf, group)
     section = conf[group].auth_section or group
-    if urls.names_user(getattr(conf[section], "auth_url", None) or ""):
-        raise ka_exc.AuthPluginException(f"[{section}]auth_url {urls.ADVICE}")
+    if services.names_user(getattr(conf[section], "auth_url", None) or ""):
+        raise ka_exc.AuthPluginException(f"[{section}]auth_url {services.URL_ADVICE}")
     return plugin

@@ -18,7 +18,7 @@ from compute_agent.errors import (
     PlacementError,
     PlacementUnavailable,
 )
-from compute_agent.programs.build_info import build_info
+from compute_agent.programs.metrics_server import build_info
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost

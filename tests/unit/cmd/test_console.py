@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compute_agent.cmd.console import print_paged
+from compute_agent.cmd.output import print_paged
 
 LINES = 10
 

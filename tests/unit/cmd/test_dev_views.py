@@ -12,10 +12,9 @@ import pytest
 from oslo_config import cfg
 from rich.console import Console
 
-from compute_agent.cmd.dev.errors import DevFailed
+from compute_agent.cmd.dev.child import DevFailed
 from compute_agent.cmd.dev.machine import SHIPPED, ReportedMachine, unpack
-from compute_agent.cmd.dev.next_steps import next_steps
-from compute_agent.cmd.dev.sample import Sample, sample_of
+from compute_agent.cmd.dev.sample import Sample, next_steps, sample_of
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 from compute_agent.cmd.scheduler.views import print_claim
 from compute_agent.cmd.trees.drawing import drawing

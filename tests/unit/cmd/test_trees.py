@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from compute_agent.cmd.agent.main import main
-from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.folding import fold, label, natural
-from compute_agent.cmd.trees.form import TreeForm
+from compute_agent.cmd.trees.form import TreeForm, amount_text
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
 ROOT = ProviderLines(

@@ -1,4 +1,4 @@
-"""Commands about where something fits: candidates, explain."""
+"""Commands about where something fits, and how much more: candidates, claim, explain, capacity."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import (
@@ -14,13 +14,16 @@ from compute_agent.cmd.placement.arguments import (
     Commands,
     add_member_of,
     parameters,
+    provider_amounts,
     query_amounts,
 )
 from compute_agent.cmd.placement.client import Client, NamedThingMissing, RequestRefused, connect
+from compute_agent.manage import drain
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.whole_numbers import positive
+from compute_agent.programs.whole_numbers import positive, whole_number
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
 _UNITS: Final = ("min_unit", "max_unit", "step_size")
@@ -53,6 +56,42 @@ def add_commands(commands: Commands) -> None:
     )
     explain = commands.add("explain", _explain, "show why a request has few candidates or none")
     add_query(explain)
+    capacity = commands.add("capacity", _capacity, "count how many more requests would fit")
+    add_query(capacity)
+    capacity.add_argument(
+        "--in-each",
+        action="append",
+        default=[],
+        metavar="UUID",
+        help="count separately in this aggregate, for example a zone (repeatable)",
+    )
+    capacity.add_argument("--trees", action="store_true", help="count separately in each tree")
+    _add_disabled(capacity)
+    report = commands.add(
+        "fragmentation",
+        _fragmentation,
+        "show how much is free, and how much of that cannot be used",
+    )
+    report.add_argument(
+        "shapes", nargs="+", metavar="CLASS=N,...", help="amounts of an expected request"
+    )
+    add_member_of(report)
+    what_if = commands.add(
+        "what-if", _what_if, "count how many more requests would fit after some changes"
+    )
+    add_query(what_if)
+    _add_disabled(what_if)
+    changes = what_if.add_argument_group("changes, made in the order given")
+    for option, metavar, help_ in (
+        ("--add-like", "HOST[=N]", "add N hosts like this one; default: 1"),
+        ("--remove", "HOST", "remove this host and its allocations"),
+        ("--release", "UUID", "release what this consumer holds"),
+        ("--set-inventory", "PROVIDER:CLASS=N", "set the total of this inventory"),
+        ("--set-traits", "PROVIDER:TRAIT,...", "replace the traits of this provider"),
+    ):
+        changes.add_argument(
+            option, action=_SuppositionOption, dest="changes", metavar=metavar, help=help_
+        )
 
 
 def add_query(parser: argparse.ArgumentParser) -> None:
@@ -191,3 +230,143 @@ def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, An
             for entry in explanation["short"]
         ]
         show_rows(namespace, (*_SHORT, "forbidden_by"), short, explanation)
+
+
+_COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
+
+
+def _add_disabled(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--disabled",
+        action="store_true",
+        help="count disabled hosts, too, which schedulers give nothing to",
+    )
+
+
+def _counted_query(namespace: argparse.Namespace, client: Client) -> str:
+    """Return the query that the arguments ask for, without disabled hosts unless they count."""
+    pairs = parse_qsl(query_of(namespace, client))
+    if namespace.disabled or any(
+        COMPUTE_STATUS_DISABLED in value for name, value in pairs if name == "root_required"
+    ):
+        return urlencode(pairs)
+    return urlencode(drain.enabled_only(pairs))
+
+
+class _SuppositionOption(argparse.Action):
+    """Keeps the changes in the order of the command line."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        del parser
+        changes = [*(getattr(namespace, self.dest) or []), (option_string, values)]
+        setattr(namespace, self.dest, changes)
+
+
+def ask_what_if(
+    client: Client, changes: Sequence[Mapping[str, Any]], *questions: Mapping[str, str]
+) -> list[Any]:
+    """Return the answers to questions about the fleet with changes supposed to be made."""
+    body = {"changes": list(changes), "questions": list(questions)}
+    answers: list[Any] = client.ask("POST", "/what_if", "Asking what would be", body)["answers"]
+    for answer in answers:
+        if "errors" in answer:
+            raise BadInput(f"A question was refused: {answer['errors'][0]['detail']}")
+    return answers
+
+
+def _capacity(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement capacity")
+    query = _counted_query(namespace, client)
+    zones: list[str | None] = [*namespace.in_each] or [None]
+    counts = {zone: _count(client, query, zone) for zone in zones}
+    if namespace.trees:
+        trees = [{**tree, "in": zone} for zone, count in counts.items() for tree in count["trees"]]
+        columns = ("root", "name", "at_least", "at_most")
+        show_rows(namespace, columns, [[tree[name] for name in columns] for tree in trees], trees)
+    else:
+        everywhere = "all" if namespace.format == "table" else None
+        rows = [[zone or everywhere, *_counts(namespace, count)] for zone, count in counts.items()]
+        show_rows(namespace, ("in", *_COUNTS), rows, [{"in": z, **c} for z, c in counts.items()])
+    return Exit.FINE if any(count["at_least"] for count in counts.values()) else Exit.FAILED
+
+
+def _counts(namespace: argparse.Namespace, count: Mapping[str, Any]) -> list[Any]:
+    *amounts, limits = (count[name] for name in _COUNTS)
+    if namespace.format == "table":
+        limits = ", ".join(f"{name} ({trees} tree(s))" for name, trees in sorted(limits.items()))
+    return [*amounts, limits]
+
+
+def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
+    member = f"&member_of={quote(zone)}" if zone else ""
+    answer: dict[str, Any] = client.get(f"/capacity?{query}{member}", "Counting what fits")
+    return answer
+
+
+def _fragmentation(namespace: argparse.Namespace) -> None:
+    client = connect(namespace)
+    client.require_extensions("placement fragmentation")
+    query = [("resources", query_amounts(shape)) for shape in namespace.shapes]
+    query += [("member_of", value) for value in namespace.member_of]
+    report = client.get(f"/fragmentation?{urlencode(query)}", "Asking what is free")
+    if namespace.format == "json":
+        show_rows(namespace, (), (), report)
+        return
+    columns = ("capacity", "used", "free", "largest_free", "stranded")
+    rows = [
+        (name, *(entry[column] for column in columns))
+        for name, entry in sorted(report["resource_classes"].items())
+    ]
+    show_rows(namespace, ("resource_class", *columns), rows, report)
+    if not namespace.column:
+        print()
+        fits = ("resources", "at_least", "at_most", "together", "ratio")
+        rows = [tuple(entry[name] for name in fits) for entry in report["shapes"]]
+        show_rows(namespace, fits, rows, report)
+
+
+def _what_if(namespace: argparse.Namespace) -> None:
+    client = connect(namespace)
+    client.require_extensions("placement what-if")
+    changes = [_change(client, *change) for change in namespace.changes or ()]
+    question = {"capacity": f"{_counted_query(namespace, client)}&limit=1"}
+    [now] = ask_what_if(client, [], question)
+    [then] = ask_what_if(client, changes, question)
+    rows = [(when, *_counts(namespace, count)) for when, count in (("now", now), ("then", then))]
+    show_rows(namespace, ("", *_COUNTS), rows, {"now": now, "then": then})
+
+
+def _change(client: Client, option: str, value: str) -> dict[str, Any]:
+    """Return a change as the API takes it."""
+    if option == "--release":
+        return {"release": value}
+    if option == "--remove":
+        return {"remove_tree": client.provider(value)["root_provider_uuid"]}
+    if option == "--add-like":
+        name, _, copies = value.partition("=")
+        like = client.provider(name)["root_provider_uuid"]
+        number = whole_number(copies or "1")
+        if number is None:
+            raise BadInput(f"{option} {value!r}: {copies!r} is not a number of copies.")
+        return {"add_tree": {"like": like, "copies": number}}
+    if option == "--set-traits":
+        name, separator, rest = value.rpartition(":")
+        if not separator:
+            raise BadInput(f"{option} {value!r} does not name a provider: expected PROVIDER:...")
+        traits = [trait for trait in rest.split(",") if trait]
+        return {"set_traits": {"provider": client.provider(name)["uuid"], "traits": traits}}
+    name, totals = provider_amounts(value)
+    if len(totals) > 1:
+        raise BadInput(f"{option} {value!r} names several classes: repeat the option for each.")
+    [(resource_class, total)] = totals.items()
+    provider = client.provider(name)
+    record = client.part(provider, "inventories")["inventories"].get(resource_class, {})
+    new_record = {**record, "total": total, "resource_class": resource_class}
+    return {"set_inventory": {"provider": provider["uuid"], **new_record}}

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from compute_agent.cmd.console import print_paged
-from compute_agent.cmd.output import show_record, show_rows
+from compute_agent.cmd.output import print_paged, show_record, show_rows
 from compute_agent.cmd.placement.arguments import (
     MEMBER_OF,
     BadInput,
