@@ -71,10 +71,6 @@ def until_it_returned(calls: BoundedCalls) -> None:
             return
 
 
-def test_a_call_returns_what_the_function_returns() -> None:
-    assert BoundedCalls("source").run("call", lambda: 7) == 7
-
-
 def test_a_call_raises_what_the_function_raises() -> None:
     def fail() -> None:
         raise KeyError("which")

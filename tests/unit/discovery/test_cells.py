@@ -33,21 +33,6 @@ def test_gaps_in_node_numbers_do_not_shift_distances(machine: MachineBuilder, lo
     assert topology.warnings == ()
 
 
-def test_eight_cells_are_eight_cells(machine: MachineBuilder, look: Look) -> None:
-    machine.memory(8 << 20)
-    machine.cpus("0-15")
-    machine.nodes("0-7")
-    for node in range(8):
-        machine.node(
-            node,
-            cpus=f"{2 * node}-{2 * node + 1}",
-            memory_kib=1 << 20,
-            distance=" ".join("10" if node == other else "32" for other in range(8)),
-        )
-    topology = look(machine)
-    assert [cell.cpus for cell in topology.cells] == [(2 * n, 2 * n + 1) for n in range(8)]
-
-
 def test_a_memory_only_node_is_a_cell_without_cpus(two_cells: MachineBuilder, look: Look) -> None:
     two_cells.cpus("0-1")
     two_cells.node(1, cpus="", memory_kib=1 << 20, distance="21 10")

@@ -84,11 +84,6 @@ def test_a_processing_accelerator_is_a_gpu_where_its_makers_are(
     assert [(gpu.address, len(gpu.vfs)) for gpu in gpus] == ([(GPU, 1)] if is_gpu else [])
 
 
-def test_a_gpu_on_vfio_is_a_gpu(machine: MachineBuilder, look: Look) -> None:
-    machine.gpu(GPU, driver="vfio-pci")
-    assert [gpu.address for gpu in look(machine).gpus] == [GPU]
-
-
 def test_mdev_types_and_devices_are_found_with_their_parent(
     machine: MachineBuilder, look: Look
 ) -> None:
@@ -100,16 +95,6 @@ def test_mdev_types_and_devices_are_found_with_their_parent(
     (gpu,) = look(machine).gpus
     assert gpu.mdev_types == (MdevType("nvidia-35", 15), MdevType("nvidia-36", 0))
     assert gpu.mdevs == (Mdev("nvidia-35", UUID_A), Mdev("nvidia-35", UUID_B))
-
-
-def test_each_device_has_its_own_number_of_free_instances(
-    machine: MachineBuilder, look: Look
-) -> None:
-    for number, address in enumerate((GPU, "0000:85:00.0"), start=3):
-        machine.gpu(address)
-        machine.mdev_type(address, "nvidia-35", "GRID M60-0B", number)
-    free = [gpu.mdev_types[0].available_instances for gpu in look(machine).gpus]
-    assert free == [3, 4]
 
 
 def test_vfs_that_make_vgpus_are_with_their_gpu(machine: MachineBuilder, look: Look) -> None:

@@ -10,6 +10,8 @@ from tests.unit.discovery.product_data import vpd
 
 PF = "0000:81:00.0"
 ROUTE_HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask"
+ROUTE = f"{ROUTE_HEADER}\nens1v0\t0000A8C0\t00000000\t0001\t0\t0\t0\tFF"
+LINK_LOCAL = "fe800000000000000000000000000001 05 40 20 80   ens1v0"
 CX6 = {"vendor": "15b3", "product": "101d", "class_code": "020000", "driver": "mlx5_core"}
 
 
@@ -184,28 +186,32 @@ class TestVfsOfTheHost:
     def in_use(self, machine: MachineBuilder, look: Look) -> bool:
         return look(machine).nics[0].vfs[0].in_use_by_host
 
-    def test_up_alone_is_not_in_use(self, machine: MachineBuilder, look: Look, vf: str) -> None:
-        machine.proc("net/if_inet6", "fe800000000000000000000000000001 05 40 20 80   ens1v0")
-        assert not self.in_use(machine, look)
-
-    def test_up_with_an_ipv4_network_is_in_use(
-        self, machine: MachineBuilder, look: Look, vf: str
+    @pytest.mark.parametrize(
+        ("flags", "addresses", "in_use"),
+        [
+            ("0x1003", ("net/if_inet6", LINK_LOCAL), False),
+            (
+                "0x1003",
+                ("net/if_inet6", "20010db8000000000000000000000001 05 40 00 80 ens1v0"),
+                True,
+            ),
+            ("0x1003", ("net/route", ROUTE), True),
+            ("0x1002", ("net/route", ROUTE), False),
+        ],
+        ids=["up alone", "a global IPv6 address", "an IPv4 network", "down"],
+    )
+    def test_up_with_an_address_is_in_use(
+        self,
+        machine: MachineBuilder,
+        look: Look,
+        vf: str,
+        flags: str,
+        addresses: tuple[str, str],
+        in_use: bool,
     ) -> None:
-        machine.proc("net/route", f"{ROUTE_HEADER}\nens1v0\t0000A8C0\t00000000\t0001\t0\t0\t0\tFF")
-        assert self.in_use(machine, look)
-
-    def test_up_with_a_global_ipv6_address_is_in_use(
-        self, machine: MachineBuilder, look: Look, vf: str
-    ) -> None:
-        machine.proc("net/if_inet6", "20010db8000000000000000000000001 05 40 00 80   ens1v0")
-        assert self.in_use(machine, look)
-
-    def test_down_with_an_address_is_not_in_use(
-        self, machine: MachineBuilder, look: Look, vf: str
-    ) -> None:
-        machine.sys(f"{vf}/flags", "0x1002")
-        machine.proc("net/route", f"{ROUTE_HEADER}\nens1v0\t0000A8C0\t00000000\t0001\t0\t0\t0\tFF")
-        assert not self.in_use(machine, look)
+        machine.sys(f"{vf}/flags", flags)
+        machine.proc(*addresses)
+        assert self.in_use(machine, look) is in_use
 
     def test_enslaved_is_in_use(self, machine: MachineBuilder, look: Look, vf: str) -> None:
         machine.sys("devices/virtual/net/bond0/flags", "0x1003")
@@ -244,38 +250,32 @@ class TestCards:
         ]
         assert cards[0].mac == "b4:96:91:00:00:10"
 
-    def test_slots_with_one_serial_number_are_one_card(
-        self, machine: MachineBuilder, look: Look
+    @pytest.mark.parametrize(
+        ("are_apart", "serial", "cards"),
+        [
+            (False, "MT2043X01234", [("MT2043X01234", 2)]),
+            (True, "MADE-IN-SERIES", [("MADE-IN-SERIES", 1), ("MADE-IN-SERIES", 1)]),
+            (False, "0123456789", [(None, 1), (None, 1)]),
+        ],
+        ids=["one card", "two of a series, behind two root ports", "two that were not numbered"],
+    )
+    def test_slots_behind_one_root_port_with_one_serial_number_are_one_card(
+        self,
+        machine: MachineBuilder,
+        look: Look,
+        are_apart: bool,
+        serial: str,
+        cards: list[tuple[str | None, int]],
     ) -> None:
-        port = machine.root_port("0000:80:01.0", numa_node=0, iommu_group=1)
-        for address in ("0000:81:00.0", "0000:82:00.0"):
-            machine.nic(address, f"ens{address[6]}", below=port)
-            machine.sys(f"{machine.device(address)}/vpd", vpd(b"MT2043X01234"))
-        topology = look(machine)
-        (card,) = topology.nic_cards
-        assert card.ports == ("0000:81:00.0", "0000:82:00.0")
-        assert card.serial == "MT2043X01234"
-
-    def test_boards_of_one_serial_number_behind_two_root_ports_are_two_cards(
-        self, machine: MachineBuilder, look: Look
-    ) -> None:
-        for number in range(2):
-            port = machine.root_port(f"0000:80:0{1 + number}.0", numa_node=0, iommu_group=number)
-            machine.nic(f"0000:8{1 + number}:00.0", f"ens{number}", below=port)
-            here = machine.device(f"0000:8{1 + number}:00.0")
-            machine.sys(f"{here}/vpd", vpd(b"MADE-IN-SERIES"))
-        assert len(look(machine).nic_cards) == 2
-
-    def test_boards_whose_maker_numbered_none_are_cards_of_their_own(
-        self, machine: MachineBuilder, look: Look
-    ) -> None:
-        port = machine.root_port("0000:80:01.0", numa_node=0, iommu_group=1)
-        for number in range(2):
-            machine.nic(f"0000:8{1 + number}:00.0", f"ens{number}", below=port)
-            here = machine.device(f"0000:8{1 + number}:00.0")
-            machine.sys(f"{here}/vpd", vpd(b"0123456789"))
-        cards = look(machine).nic_cards
-        assert [card.serial for card in cards] == [None, None]
+        ports = [
+            machine.root_port(f"0000:80:0{1 + number}.0", numa_node=0, iommu_group=number)
+            for number in range(2)
+        ]
+        for number, address in enumerate(("0000:81:00.0", "0000:82:00.0")):
+            machine.nic(address, f"ens{number}", below=ports[number if are_apart else 0])
+            machine.sys(f"{machine.device(address)}/vpd", vpd(serial.encode()))
+        found = look(machine).nic_cards
+        assert [(card.serial, len(card.ports)) for card in found] == cards
 
     def test_one_adapter_on_two_sockets_is_a_card_on_each(
         self, two_cells: MachineBuilder, look: Look

@@ -154,26 +154,15 @@ def test_a_vf_that_cannot_be_read_is_not_among_its_pfs(machine: MachineBuilder, 
     assert [vf.index for vf in topology.nics[0].vfs] == [1]
 
 
-def test_firmware_that_names_no_node_leaves_it_to_the_cpus_nearby(
-    two_cells: MachineBuilder, look: Look
+@pytest.mark.parametrize(
+    ("node", "near", "expected"),
+    [(-1, "2-3", 1), (None, "0-1", 0), (-1, "0-3", None), (-1, "", None), (-1, "nonsense", None)],
+)
+def test_where_firmware_names_no_node_a_device_is_on_the_cell_of_all_cpus_nearby(
+    two_cells: MachineBuilder, look: Look, node: int | None, near: str, expected: int | None
 ) -> None:
-    add_disk(two_cells, numa_node=-1, local_cpulist="2-3")
-    assert look(two_cells).pci_devices[0].numa_node == 1
-
-
-@pytest.mark.parametrize("near", ["0-3", "", "nonsense"])
-def test_a_device_near_to_no_one_cell_is_on_none(
-    two_cells: MachineBuilder, look: Look, near: str
-) -> None:
-    add_disk(two_cells, numa_node=-1, local_cpulist=near)
-    assert look(two_cells).pci_devices[0].numa_node is None
-
-
-def test_without_a_numa_node_file_the_cpus_nearby_count(
-    two_cells: MachineBuilder, look: Look
-) -> None:
-    add_disk(two_cells, numa_node=None, local_cpulist="0-1")
-    assert look(two_cells).pci_devices[0].numa_node == 0
+    add_disk(two_cells, numa_node=node, local_cpulist=near)
+    assert look(two_cells).pci_devices[0].numa_node == expected
 
 
 def test_a_node_the_host_does_not_have_is_unknown(two_cells: MachineBuilder, look: Look) -> None:

@@ -141,19 +141,13 @@ class TestNvmlJoined:
         assert (first.nvml, first.uuid, first.model) == (True, "GPU-1", "Tesla T4")
         assert (second.nvml, second.uuid) == (False, None)
 
-    def test_affinity_helps_where_firmware_is_silent(
-        self, two_cells: MachineBuilder, tmp_path: Path
+    @pytest.mark.parametrize(("by_the_bus", "expected"), [(-1, 1), (0, 0)])
+    def test_affinity_helps_where_firmware_is_silent_and_never_overrules_the_bus(
+        self, two_cells: MachineBuilder, tmp_path: Path, by_the_bus: int, expected: int
     ) -> None:
-        two_cells.gpu(GPU, numa_node=-1)
+        two_cells.gpu(GPU, numa_node=by_the_bus)
         seen = NvmlGpu(GPU, near_cells=(1,))  # type: ignore[arg-type]
-        assert self.discover(two_cells, tmp_path, seen).discover().gpus[0].numa_node == 1
-
-    def test_affinity_never_overrules_the_bus(
-        self, two_cells: MachineBuilder, tmp_path: Path
-    ) -> None:
-        two_cells.gpu(GPU, numa_node=0)
-        seen = NvmlGpu(GPU, near_cells=(1,))  # type: ignore[arg-type]
-        assert self.discover(two_cells, tmp_path, seen).discover().gpus[0].numa_node == 0
+        assert self.discover(two_cells, tmp_path, seen).discover().gpus[0].numa_node == expected
 
     def test_memory_of_a_gpu_is_marked_as_such(
         self, two_cells: MachineBuilder, tmp_path: Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,11 @@ def merged(
     wanted: ProviderTree, directory: Path, remembered: Any = None, **more: Any
 ) -> MergeResult:
     return merge(load(directory), wanted, remembered_additions=remembered or {}, **more)
+
+
+def endless(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
 
 
 class TestLoading:
@@ -202,20 +208,19 @@ class TestLoading:
         with pytest.raises(ProviderConfigException, match="name a"):
             load(tmp_path)
 
-    def test_a_file_that_cannot_be_read_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "a.yaml").mkdir()
-        with pytest.raises(ProviderConfigException, match="it is a directory, not a regular file"):
-            load(tmp_path)
-
-    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "a.yaml")
-        with pytest.raises(ProviderConfigException, match="it is a pipe, not a regular file"):
-            load(tmp_path)
-
-    def test_a_file_without_an_end_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "a.yaml").touch()
-        os.truncate(tmp_path / "a.yaml", 1 << 40)
-        with pytest.raises(ProviderConfigException, match="it is larger than 16 MiB"):
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            (Path.mkdir, "it is a directory, not a regular file"),
+            (os.mkfifo, "it is a pipe, not a regular file"),
+            (endless, "it is larger than 16 MiB"),
+        ],
+    )
+    def test_what_is_no_file_of_usual_size_is_refused_and_not_waited_for(
+        self, tmp_path: Path, make: Callable[[Path], None], reason: str
+    ) -> None:
+        make(tmp_path / "a.yaml")
+        with pytest.raises(ProviderConfigException, match=reason):
             load(tmp_path)
 
 
@@ -265,14 +270,16 @@ class TestMerging:
     def test_a_class_the_driver_reports_is_refused_and_the_rest_is_added(
         self, tmp_path: Path
     ) -> None:
-        write(tmp_path, entry("name: host1", "{CUSTOM_X: {total: 2}}, {CUSTOM_Y: {total: 1}}"))
+        asked = (f"{{CUSTOM_{name}: {{total: 1}}}}" for name in "XYZ")
+        write(tmp_path, entry("name: host1", ", ".join(asked)))
         wanted = tree()
-        wanted.update_inventory(NODE, {"CUSTOM_X": {"total": 9}})
+        wanted.update_inventory(NODE, {"CUSTOM_X": {"total": 9}, "CUSTOM_Z": {"total": 9}})
         result = merged(wanted, tmp_path)
-        assert [type(p) for p in result.problems] == [errors.ProviderConfigConflict]
+        assert [type(p) for p in result.problems] == [errors.ProviderConfigConflict] * 2
         assert "CUSTOM_X" in str(result.problems[0])
         inventory = wanted.data(NODE).inventory
-        assert {rc: r["total"] for rc, r in inventory.items()} == {"CUSTOM_X": 9, "CUSTOM_Y": 1}
+        totals = {rc: record["total"] for rc, record in inventory.items()}
+        assert totals == {"CUSTOM_X": 9, "CUSTOM_Y": 1, "CUSTOM_Z": 9}
 
     def test_one_provider_reached_by_uuid_and_by_name_is_refused(self, tmp_path: Path) -> None:
         write(
@@ -282,15 +289,6 @@ class TestMerging:
         )
         result = merged(tree(), tmp_path)
         assert "Join the two entries" in str(result.problems[0])
-
-    def test_all_that_is_wrong_is_told_together(self, tmp_path: Path) -> None:
-        write(
-            tmp_path,
-            entry("name: host1", "{CUSTOM_X: {total: 2}}, {CUSTOM_Y: {total: 2}}"),
-        )
-        wanted = tree()
-        wanted.update_inventory(NODE, {"CUSTOM_X": {"total": 9}, "CUSTOM_Y": {"total": 9}})
-        assert len(merged(wanted, tmp_path).problems) == 2
 
     def test_what_the_file_says_replaces_what_placement_has(self, tmp_path: Path) -> None:
         write(tmp_path, entry("name: host1_NUMA0", "{CUSTOM_X: {total: 3}}"))

@@ -178,10 +178,10 @@ def test_a_driver_that_is_not_ready_leaves_the_start_a_start(kind):
     assert decision.state.startup
 
 
-def test_a_failed_driver_is_logged_with_its_traceback():
-    assert after(STARTING, EventKind.DRIVER_FAILED).with_traceback
-    assert after(RUNNING, EventKind.DRIVER_FAILED).with_traceback
-    assert not after(RUNNING, EventKind.UPDATE_REJECTED).with_traceback
+@pytest.mark.parametrize("state", [STARTING, RUNNING])
+def test_a_failed_driver_is_logged_with_its_traceback(state):
+    assert after(state, EventKind.DRIVER_FAILED).with_traceback
+    assert not after(state, EventKind.UPDATE_REJECTED).with_traceback
 
 
 def test_a_new_fault_of_the_same_kind_is_logged_while_another_lasts():

@@ -166,13 +166,6 @@ def test_a_pass_that_somebody_asked_for_does_not_wait_for_its_turn():
     assert bench.report.reconnected == 0
 
 
-def test_a_start_that_takes_too_long_is_fatal():
-    bench = Bench(errors.PlacementUnavailable("away"), startup_placement_timeout=10.0)
-    assert bench.run().exit_code is None
-    bench.now = 10.0
-    assert bench.run().exit_code is ExitCode.PLACEMENT_REJECTED
-
-
 def test_a_problem_of_a_part_is_fatal_at_start_and_only_told_later():
     bench = Bench(None)
     bench.scripted.problems = [errors.InvalidConfiguration("a bad file")]
@@ -282,21 +275,6 @@ def loop():
         bench.go.release()
     bench.loop.stop()
     assert bench.loop.join(30)
-
-
-def test_triggers_during_a_pass_make_exactly_one_more(loop):
-    assert loop.begun.acquire(timeout=30)
-    for _ in range(5):
-        loop.schedule.trigger("claim", "a")
-        loop.loop.wake()
-    assert loop.reasons == frozenset(), "its period"
-    loop.go.release()
-    assert loop.begun.acquire(timeout=30)
-    assert loop.reasons == {"claim"}
-    loop.go.release()
-    loop.loop.stop()
-    assert loop.loop.join(30)
-    assert loop.passes == ["a", "a"]
 
 
 def test_whoever_asks_for_a_report_waits_for_a_pass_that_began_afterwards(loop):

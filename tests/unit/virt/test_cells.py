@@ -73,11 +73,6 @@ def test_traits_of_cpus_are_where_the_cpus_are_and_nowhere_else() -> None:
     assert "HW_ARCH_X86_64" not in named(layout, "_NUMA0").traits
 
 
-def test_a_host_of_one_cell_is_nested_under_that_cell() -> None:
-    layout = lay_out("host1", machine(cells=1), NESTED)
-    assert names(layout) == ["", "_NUMA0"]
-
-
 def test_dedicated_cpus_are_pcpus_of_the_cell_they_are_on() -> None:
     sets = CpuSets(frozenset({0, 1}), frozenset({3, 4, 5}))
     layout = lay_out("host1", machine(), replace(NESTED, cpu_sets=sets))

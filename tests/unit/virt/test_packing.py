@@ -23,24 +23,30 @@ def cells_of(packing: Packing, consumer: str) -> list[int]:
     return sorted(packing.parts[consumer])
 
 
-def test_a_consumer_goes_where_least_memory_is_left_that_still_holds_it() -> None:
-    packing = pack([demand("a", 2, 1000)], room((8, 4000), (8, 1500), (8, 900)))
-    assert cells_of(packing, "a") == [1]
-
-
-def test_a_cell_must_have_room_of_every_class() -> None:
-    packing = pack([demand("a", 4, 100)], room((2, 500), (8, 5000)))
-    assert cells_of(packing, "a") == [1]
-
-
-def test_larger_consumers_are_placed_first() -> None:
-    packing = pack([demand("a", 1, 600), demand("b", 1, 900)], room((4, 1000), (4, 600)))
-    assert (cells_of(packing, "a"), cells_of(packing, "b")) == ([1], [0])
-
-
-def test_ties_go_to_the_lower_cell_and_the_lower_uuid() -> None:
-    packing = pack([demand("b", 1, 500), demand("a", 1, 500)], room((4, 500), (4, 500)))
-    assert (cells_of(packing, "a"), cells_of(packing, "b")) == ([0], [1])
+@pytest.mark.parametrize(
+    ("demands", "rooms", "cells"),
+    [
+        ([demand("a", 2, 1000)], room((8, 4000), (8, 1500), (8, 900)), {"a": 1}),
+        ([demand("a", 4, 100)], room((2, 500), (8, 5000)), {"a": 1}),
+        (
+            [demand("a", 1, 600), demand("b", 1, 900)],
+            room((4, 1000), (4, 600)),
+            {"a": 1, "b": 0},
+        ),
+        ([demand("b", 1, 500), demand("a", 1, 500)], room((4, 500), (4, 500)), {"a": 0, "b": 1}),
+    ],
+    ids=[
+        "where least memory is left that still holds it",
+        "where there is room of every class",
+        "the larger one first",
+        "the lower uuid on the lower cell where all is equal",
+    ],
+)
+def test_a_consumer_goes_to_one_cell(
+    demands: list[Demand], rooms: dict[int, dict[str, int]], cells: dict[str, int]
+) -> None:
+    packing = pack(demands, rooms)
+    assert {name: cells_of(packing, name) for name in cells} == {n: [c] for n, c in cells.items()}
 
 
 def test_a_consumer_too_large_for_a_cell_is_split_in_one_proportion() -> None:

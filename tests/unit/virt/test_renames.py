@@ -73,22 +73,6 @@ def test_a_custom_class_of_the_root_becomes_a_standard_one(resource_class: str) 
     assert f"CUSTOM_{resource_class}" not in host.totals()
 
 
-def test_a_custom_class_of_a_cell_becomes_a_standard_one() -> None:
-    host = a_host(is_nested=True)
-    stored_as(host, "_NUMA1", "CUSTOM_MEMORY_MB", "MEMORY_MB")
-    uuid = host.provider("_NUMA1").uuid
-    assert reshaped(host, **{uuid: {"CUSTOM_MEMORY_MB": 512, "VCPU": 1}}) == {
-        "_NUMA1": {"MEMORY_MB": 512, "VCPU": 1}
-    }
-
-
-def test_a_class_of_functions_goes_back_to_its_custom_name() -> None:
-    host = a_host(is_nested=True)
-    stored_as(host, PORT, "CUSTOM_SRIOV_NET_VF", "SRIOV_NET_VF")
-    uuid = host.provider(PORT).uuid
-    assert reshaped(host, **{uuid: {"CUSTOM_SRIOV_NET_VF": 2}}) == {PORT: {"SRIOV_NET_VF": 2}}
-
-
 @pytest.mark.parametrize(
     ("old", "new"), [("CUSTOM_CARD", "PGPU"), ("PGPU", "CUSTOM_CARD"), (None, "PGPU"), ("A", None)]
 )
@@ -142,17 +126,6 @@ def test_another_number_of_functions_is_not_the_same_under_another_name() -> Non
     host.tree.update_inventory(host.provider(PORT).uuid, more)
     host.update()
     assert host.totals(PORT) == {"CUSTOM_NEW": 3}
-
-
-def test_a_tree_that_was_edited_half_moves_what_is_held() -> None:
-    host = a_host(pci=gpus_as("CUSTOM_CARD"))
-    host.change(pci=gpus_as("PGPU"))
-    uuid = host.provider(GPU).uuid
-    before = {"one": consumer(**{uuid: {"CUSTOM_CARD": 1}})}
-    half = host.tree.snapshot()
-    half.update_inventory(uuid, {"PGPU": {"total": 1}})
-    host.driver.update_provider_tree(half, NAME, allocations=before)
-    assert held_of(before["one"]) == {uuid: {"PGPU": 1}}
 
 
 def test_overcommit_goes_with_the_class() -> None:

@@ -11,21 +11,19 @@ from compute_agent import errors
 from compute_agent.discovery.facts import (
     Mdev,
     MdevType,
-    MemoryEncryption,
     PciAddress,
 )
 from compute_agent.provider_tree import child_uuid
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE
-from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, Ratio
+from compute_agent.virt.layout.options import Ratio
 
 from .hosts import NAME, ROOT, Host, consumer, content, held_of
 from .reshaped_machine import (
     ELSEWHERE,
     FLAT,
     GPU0,
-    GPU1,
     HALF_DEDICATED,
     VGPU,
     machine,
@@ -162,47 +160,8 @@ class TestFlatToNested:
         assert "consumer a lacks 664 MEMORY_MB" in caught.value.error
         assert "consumer b" not in caught.value.error
 
-    def test_a_tree_that_was_edited_half_is_accepted(self) -> None:
-        host = flat_host()
-        host.change(is_nested=True)
-        allocations = {"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})}
-        clean = Host(machine(), host.driver.options)
-        clean.tree = host.tree
-        expected = clean.reshape(allocations)
-
-        half = host.tree.snapshot()
-        half.new_child(f"{NAME}_NUMA0", ROOT, CELL0)
-        half.update_inventory(CELL0, {"VCPU": {"total": 1}})
-        half.update_inventory(ROOT, {"DISK_GB": host.provider().inventory["DISK_GB"]})
-        host.tree = half
-        assert host.reshape(allocations) == expected
-        assert {p.name: p.inventory for p in content(host.tree)}.keys() == {
-            p.name: p.inventory for p in content(clean.tree)
-        }.keys()
-        assert host.totals("_NUMA0") == clean.totals("_NUMA0")
-        assert host.update()
-
 
 class TestNestedToFlat:
-    def test_it_undoes_what_flat_to_nested_did(self) -> None:
-        host = flat_host()
-        flat = content(host.tree)
-        host.driver.guests["pages"] = InstanceDevices(
-            cells=(CellUse(1, 2, 512),), page_size_kib=2048
-        )
-        before = {
-            "huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000, "DISK_GB": 1}}),
-            "pages": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}}),
-        }
-        host.change(is_nested=True)
-        nested = checked_reshape(host, before)
-        host.change(is_nested=False)
-        after = checked_reshape(host, nested)
-        assert {c: held_of(r) for c, r in after.items()} == {
-            c: held_of(r) for c, r in before.items()
-        }
-        assert {p.uuid: p for p in content(host.tree)} == {p.uuid: p for p in flat}
-
     def test_a_cell_below_which_others_hung_something_stays_without_inventory(self) -> None:
         host = Host(machine(), replace(FLAT, is_nested=True))
         host.update()
@@ -217,30 +176,6 @@ class TestNestedToFlat:
 
 
 class TestDedicatedCpus:
-    def test_vcpus_of_pinned_guests_become_pcpus_one_for_one(self) -> None:
-        host = flat_host()
-        host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(2, 3))
-        host.driver.guests["floating"] = InstanceDevices()
-        host.change(cpu_sets=HALF_DEDICATED)
-        after = checked_reshape(
-            host,
-            {
-                "pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 10}}),
-                "floating": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 10}}),
-                "migration": consumer(**{ROOT: {"VCPU": 1}}),
-            },
-        )
-        assert held_of(after["pinned"]) == {ROOT: {"PCPU": 2, "MEMORY_MB": 10}}
-        assert held_of(after["floating"]) == {ROOT: {"VCPU": 2, "MEMORY_MB": 10}}
-        assert held_of(after["migration"]) == {ROOT: {"VCPU": 1}}
-
-    def test_a_guest_with_some_pinned_cpus_keeps_the_others(self) -> None:
-        host = flat_host()
-        host.driver.guests["mixed"] = InstanceDevices(pinned_cpus=(2,))
-        host.change(cpu_sets=HALF_DEDICATED)
-        after = checked_reshape(host, {"mixed": consumer(**{ROOT: {"VCPU": 3}})})
-        assert held_of(after["mixed"]) == {ROOT: {"VCPU": 2, "PCPU": 1}}
-
     def test_without_pinned_guests_none_is_needed(self) -> None:
         host = flat_host()
         host.driver.guests["floating"] = InstanceDevices()
@@ -260,25 +195,6 @@ class TestDedicatedCpus:
 
 
 class TestVgpus:
-    def test_vgpus_of_the_root_follow_their_mediated_devices(self) -> None:
-        host = flat_host()
-        root_with(host, "VGPU", 8)
-        host.driver.guests["a"] = InstanceDevices(mdevs=(MdevUse("u1", GPU1),))
-        host.driver.guests["b"] = InstanceDevices(
-            mdevs=(MdevUse("u2", GPU0), MdevUse("u3", GPU1), MdevUse("u4", GPU1))
-        )
-        after = checked_reshape(
-            host,
-            {
-                "a": consumer(**{ROOT: {"VGPU": 1, "VCPU": 1}}),
-                "b": consumer(**{ROOT: {"VGPU": 3}}),
-            },
-        )
-        gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
-        assert held_of(after["a"]) == {ROOT: {"VCPU": 1}, gpu1: {"VGPU": 1}}
-        assert held_of(after["b"]) == {gpu0: {"VGPU": 1}, gpu1: {"VGPU": 2}}
-        assert "VGPU" not in host.totals()
-
     @pytest.mark.parametrize(
         "mdevs", [(MdevUse("u1", GPU0), MdevUse("u2", GPU0)), (MdevUse("u", PciAddress("x")),)]
     )
@@ -352,32 +268,10 @@ class TestVgpus:
         with pytest.raises(errors.ReshapeFailed, match="consumer stranger"):
             host.reshape({"stranger": consumer(**{ROOT: {"VGPU": 1}})})
 
-    def test_a_class_under_another_name_takes_its_holders_along(self) -> None:
-        host = flat_host()
-        uuid = host.provider("_pci_0000_20_00_0").uuid
-        renamed = MdevTypeOptions(MDEV_TYPE, resource_class="CUSTOM_BIG_GPU")
-        host.change(gpu=GpuOptions(mdev_types=(renamed,)))
-        after = checked_reshape(host, {"a": consumer(**{uuid: {"VGPU": 2}})})
-        assert held_of(after["a"]) == {uuid: {"CUSTOM_BIG_GPU": 2}}
-        assert host.totals("_pci_0000_20_00_0") == {"CUSTOM_BIG_GPU": 4}
-
 
 class TestGpuFunctions:
     PER_VF = replace(FLAT, gpu=replace(VGPU, vf_providers="per_vf"))
     PER_PF = replace(FLAT, gpu=replace(VGPU, vf_providers="per_pf"))
-
-    def test_from_a_provider_per_function_to_one_for_the_gpu(self) -> None:
-        host = Host(sriov_machine(), self.PER_VF)
-        host.update()
-        vfs = [host.provider(f"_pci_0000_20_00_{i}").uuid for i in (1, 2)]
-        host.driver.options = self.PER_PF
-        after = checked_reshape(
-            host,
-            {"a": consumer(**{vfs[0]: {"VGPU": 1}, vfs[1]: {"VGPU": 1}, ROOT: {"VCPU": 1}})},
-        )
-        gpu = host.provider("_pci_0000_20_00_0").uuid
-        assert held_of(after["a"]) == {gpu: {"VGPU": 2}, ROOT: {"VCPU": 1}}
-        assert not host.exists("_pci_0000_20_00_1")
 
     def test_back_to_one_per_function_where_the_devices_are(self) -> None:
         host = Host(sriov_machine(), self.PER_PF)
@@ -405,15 +299,3 @@ class TestGpuFunctions:
         host.driver.options = self.PER_VF
         with pytest.raises(errors.ReshapeFailed, match="consumer a holds 1 more VGPU"):
             host.reshape({"a": consumer(**{gpu: {"VGPU": 4}})})
-
-
-def test_contexts_of_encrypted_guests_move_from_the_root_to_their_provider() -> None:
-    host = flat_host()
-    root_with(host, "MEM_ENCRYPTION_CONTEXT", 16)
-    host.change_machine(memory_encryption=MemoryEncryption(amd_sev=True, capacity=(("sev", 16),)))
-    after = checked_reshape(
-        host, {"a": consumer(**{ROOT: {"MEM_ENCRYPTION_CONTEXT": 1, "VCPU": 1}})}
-    )
-    sev = child_uuid(ROOT, "mem_encryption:amd_sev")
-    assert held_of(after["a"]) == {ROOT: {"VCPU": 1}, sev: {"MEM_ENCRYPTION_CONTEXT": 1}}
-    assert "MEM_ENCRYPTION_CONTEXT" not in host.totals()

@@ -46,10 +46,11 @@ def test_threads_of_a_core_are_siblings() -> None:
     assert cpus[CpuId(11)] == (11,)
 
 
-def test_cpus_that_are_offline_leave_cells_and_siblings() -> None:
+def test_cpus_that_are_offline_leave_siblings_and_stay_known_to_their_cell() -> None:
     online = tuple(map(CpuId, (0, 1, 4, 10)))
     capabilities = restrict_to_online(parse(X86_CAPABILITIES), online)
     assert [cell.cpus for cell in capabilities.cells] == [(0, 1, 4), (10,), ()]
+    assert [cell.offline_cpus for cell in capabilities.cells] == [(5,), (11, 14, 15), ()]
     assert capabilities.cpus[1] == Cpu(CpuId(1), (CpuId(1),))
     assert [cpu.id for cpu in capabilities.cpus] == list(online)
 
@@ -126,9 +127,3 @@ def test_siblings_that_are_no_list_are_unknown() -> None:
     host = parse(X86_CAPABILITIES.replace("siblings='0,4'", "siblings='0,x'"))
     assert host.cpus[0].siblings == (0,)
     assert any("siblings" in warning for warning in host.warnings)
-
-
-def test_cpus_that_are_offline_stay_known_to_their_cell() -> None:
-    online = tuple(map(CpuId, (0, 1, 4, 10)))
-    cells = restrict_to_online(parse(X86_CAPABILITIES), online).cells
-    assert [cell.offline_cpus for cell in cells] == [(5,), (11, 14, 15), ()]
