@@ -90,7 +90,7 @@ class Claim:
             **{
                 **document,
                 "units": tuple(AssignedUnit(**unit) for unit in document["units"]),
-                "cells": tuple(ClaimedCell.of(cell) for cell in document.get("cells", ())),
+                "cells": tuple(ClaimedCell.of(cell) for cell in document["cells"]),
                 "providers_of": {
                     group: tuple(uuids) for group, uuids in document["providers_of"].items()
                 },
@@ -106,8 +106,11 @@ _UNIT: Final = object_of(
     dict.fromkeys(("provider_uuid", "resource_class", "name"), TEXT), is_closed=True
 )
 _CELL: Final = object_of(
-    {"cell": COUNT, "shared_cpus": list_of(COUNT), "pinned_cpus": list_of(COUNT)},
-    {"vcpus": COUNT, "memory_mib": COUNT, "page_size_kib": _count_or_null},
+    {
+        **dict.fromkeys(("cell", "vcpus", "memory_mib"), COUNT),
+        **dict.fromkeys(("shared_cpus", "pinned_cpus"), list_of(COUNT)),
+        "page_size_kib": _count_or_null,
+    },
     is_closed=True,
 )
 DOCUMENT: Final[Check] = object_of(
@@ -119,9 +122,9 @@ DOCUMENT: Final[Check] = object_of(
         "claimed_at": NUMBER,
         "units": list_of(_UNIT),
         "providers_of": map_of(list_of(TEXT)),
+        "migration": TEXT,
+        "cells": list_of(_CELL),
     },
-    # a claim of an agent that did not choose cells has none
-    {"migration": TEXT, "cells": list_of(_CELL)},
     is_closed=True,
 )
 """The form that `Claim.document` writes and `Claim.of` reads."""

@@ -1,9 +1,9 @@
 """Instances and allocations that disagree: suspected late, told once, never touched."""
 
 import logging
-from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +13,8 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.status import StatusBoard
 
 OLD = ConsumerNature("INSTANCE", 86400.0)
+OF_NO_KIND = ConsumerNature()
+HELD = {"resources": {"VCPU": 1}}
 
 
 class Book:
@@ -34,11 +36,39 @@ class Book:
         return []
 
 
-def placement_with(nature_of_consumer: Callable[[str], ConsumerNature]) -> SimpleNamespace:
-    return SimpleNamespace(
-        allocations=SimpleNamespace(nature_of_consumer=nature_of_consumer),
-        trees=SimpleNamespace(is_offered=False),
+def auditor_of(
+    driver: Any,
+    board: StatusBoard,
+    tree: ProviderTree,
+    holders: dict[str, Any] | None = None,
+    nature: ConsumerNature = OF_NO_KIND,
+    moving: tuple[str, ...] = (),
+) -> Auditor:
+    """Return an auditor without grace, of a node of which these consumers hold something."""
+    allocations = SimpleNamespace(nature_of_consumer=lambda _consumer: nature)
+    report = SimpleNamespace(
+        tracing=nullcontext,
+        allocations_with_tree=lambda _root: None,
+        get_provider_tree=lambda _root, **_fresh: tree,
+        get_allocations_for_provider=lambda _uuid: holders,
+        placement=SimpleNamespace(allocations=allocations, trees=SimpleNamespace(is_offered=False)),
     )
+    return Auditor(
+        report,
+        driver,
+        board,
+        Book(moving),
+        interval=lambda: 10.0,
+        grace=lambda: 0.0,
+        clock=iter(range(0, 1000, 20)).__next__,
+    )
+
+
+def tree_of_vcpus() -> tuple[ProviderTree, str]:
+    tree = ProviderTree()
+    root = tree.new_root("host1", "00000000-0000-4000-8000-00000000aaaa", 1)
+    tree.update_inventory(root, {"VCPU": {"total": 8}})
+    return tree, root
 
 
 @pytest.fixture
@@ -146,20 +176,7 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
             return []
 
     driver, board = Driver(), StatusBoard("h")
-    auditor = Auditor(
-        SimpleNamespace(
-            tracing=nullcontext,
-            allocations_with_tree=lambda _root: None,
-            get_provider_tree=lambda _root, **_fresh: ProviderTree(),
-            placement=placement_with(lambda _consumer: ConsumerNature()),
-        ),
-        driver,
-        board,
-        Book(),
-        interval=lambda: 10.0,
-        grace=lambda: 0.0,
-        clock=iter(range(0, 1000, 20)).__next__,
-    )
+    auditor = auditor_of(driver, board, ProviderTree())
     for _ in range(3):
         auditor.after_pass("host1", "root")
     (told,) = caplog.records
@@ -171,55 +188,22 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
 
 
 def test_a_move_that_the_host_knows_of_is_no_orphan():
-    tree = ProviderTree()
-    root = tree.new_root("host1", "00000000-0000-4000-8000-000000000001", 1)
-    tree.update_inventory(root, {"VCPU": {"total": 8}})
-    report = SimpleNamespace(
-        tracing=nullcontext,
-        allocations_with_tree=lambda _root: None,
-        get_provider_tree=lambda _root, **_fresh: tree,
-        get_allocations_for_provider=lambda _uuid: {
-            "migration": {"resources": {"VCPU": 1}},
-            "stranger": {"resources": {"VCPU": 1}},
-        },
-        placement=placement_with(lambda _consumer: ConsumerNature("MIGRATION", 1.0)),
-    )
+    tree, root = tree_of_vcpus()
+    holders = {"migration": HELD, "stranger": HELD}
     driver = SimpleNamespace(several_nodes=False, list_instance_uuids=list)
-    board = StatusBoard("h")
-    auditor = Auditor(
-        report,
-        driver,
-        board,
-        Book(moving=["migration"]),
-        interval=lambda: 10.0,
-        grace=lambda: 0.0,
-        clock=iter(range(0, 1000, 20)).__next__,
+    board, nature = StatusBoard("h"), ConsumerNature("MIGRATION", 1.0)
+    auditor_of(driver, board, tree, holders, nature, moving=("migration",)).after_pass(
+        "host1", root
     )
-    auditor.after_pass("host1", root)
     assert board.node("host1").drift["orphaned"] == ["stranger"]
 
 
 def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_more():
-    tree = ProviderTree()
-    root = tree.new_root("host1", "00000000-0000-4000-8000-00000000aaaa")
-    tree.update_inventory(root, {"VCPU": {"total": 1}})
-    holders = {"gone": {"resources": {"VCPU": 1}}, "other": {"resources": {"VCPU": 1}}}
+    tree, root = tree_of_vcpus()
+    holders = {"gone": HELD, "other": HELD}
     board, found = StatusBoard("h"), []
-    auditor = Auditor(
-        SimpleNamespace(
-            tracing=nullcontext,
-            allocations_with_tree=lambda _root: None,
-            get_provider_tree=lambda _root, **_fresh: tree,
-            get_allocations_for_provider=lambda _uuid: holders,
-            placement=placement_with(lambda _consumer: ConsumerNature()),
-        ),
-        SimpleNamespace(several_nodes=False, list_instance_uuids=lambda: ["m"]),
-        board,
-        Book(),
-        interval=lambda: 10.0,
-        grace=lambda: 0.0,
-        clock=iter(range(0, 1000, 20)).__next__,
-    )
+    driver = SimpleNamespace(several_nodes=False, list_instance_uuids=lambda: ["m"])
+    auditor = auditor_of(driver, board, tree, holders)
     auditor.on_drift = lambda *told: found.append(told)
     auditor.record_healed("host1", root, frozenset({"gone"}))
     auditor.after_pass("host1", root)

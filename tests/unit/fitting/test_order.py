@@ -36,24 +36,6 @@ def sockets(*drawn: str, number: int = 4, **fields):
     ]
 
 
-def test_preferred_devices_are_near_before_anything_else():
-    cells = sockets("01")
-    guest = Guest((pinned(2), pinned(2)), wishes=near("preferred", 2))
-    result = answer(cells, guest, device("a", 0), device("b", 3))
-    assert cells_of(result) == [0, 3]
-
-
-def test_cells_of_a_guest_are_at_the_least_distance():
-    cells = [cell(0, "--"), *sockets("01")[1:]]
-    assert cells_of(answer(cells, Guest((pinned(2), pinned(2))))) == [2, 3]
-
-
-def test_devices_are_at_the_least_distance_from_the_cells_of_the_guest():
-    cells = sockets("01")
-    result = answer(cells, one(pinned(2), wishes=near()), device("a", 2), device("b", 3, free=0))
-    assert cells_of(result) == [2]
-
-
 PAIRS = [
     device("0", 0, link_group="A", pcie_root="x"),
     device("1", 0, link_group="B", pcie_root="x"),
@@ -65,12 +47,6 @@ PAIRS = [
 def test_devices_asked_for_as_several_are_of_one_link_group():
     result = answer([cell(0, "01")], one(pinned(1), wishes=near("", 2)), *PAIRS)
     assert devices_of(result) == ["0", "2"]
-
-
-def test_without_links_they_are_below_one_pcie_root():
-    bare = [device(d.id, 0, pcie_root=d.pcie_root) for d in (PAIRS[0], PAIRS[2], PAIRS[3])]
-    result = answer([cell(0, "01")], one(pinned(1), wishes=near("", 2)), *bare)
-    assert devices_of(result) == ["2", "3"]
 
 
 @pytest.mark.parametrize(("keep_links", "expected"), [(True, "1"), (False, "0")])
@@ -92,14 +68,6 @@ def test_a_guest_without_devices_stays_off_cells_that_have_free_ones(spare, expe
     assert cells_of(plan(alone, one(pinned(2)))) == [0], "where no other cell does"
 
 
-def test_a_guest_with_a_device_goes_to_the_cell_that_has_it_and_no_other_kind():
-    devices = device("a", 0), device("b", 1), device("vf", 0, "VF")
-    result = answer(
-        [cell(0, "01"), cell(1, "01")], one(pinned(2), wishes=near("required")), *devices
-    )
-    assert (cells_of(result), devices_of(result)) == ([1], ["b"])
-
-
 @pytest.mark.parametrize(
     ("drawn", "count", "expected"),
     [
@@ -112,11 +80,6 @@ def test_a_guest_with_a_device_goes_to_the_cell_that_has_it_and_no_other_kind():
 )
 def test_whole_cores_are_taken_first_and_fractions_where_a_core_is_broken(drawn, count, expected):
     assert cpus_of(answer([cell(0, *drawn)], one(pinned(count)))) == [expected]
-
-
-def test_the_cell_with_a_whole_core_is_taken_before_one_with_two_halves():
-    assert cells_of(answer([cell(0, "0-", "0-"), cell(1, "01")], one(pinned(2)))) == [1]
-    assert cells_of(answer([cell(0, "01", "01"), cell(1, "0-")], one(pinned(1)))) == [1]
 
 
 def test_cpus_of_one_l3_group_are_taken_and_whole_groups_stay_whole():

@@ -25,32 +25,12 @@ HUGE = frozenset((2048, 1048576))
 # -- cells --------------------------------------------------------------------------------------
 
 
-def test_each_node_is_on_a_cell_of_its_own():
-    two = Guest((Node(1), Node(1)))
-    assert isinstance(answer([cell(0)], two), Refusal)
-    assert cells_of(answer([cell(0), cell(3)], two)) == [0, 3]
-
-
-def test_a_node_gives_way_where_another_fits_on_one_cell_only():
-    cells = [cell(0), cell(1, memory_mib=200)]
-    assert cells_of(answer(cells, Guest((Node(1, memory_mib=100), Node(1, memory_mib=900))))) == [
-        1,
-        0,
-    ]
-
-
 def test_unlike_nodes_on_as_many_cells_are_matched_and_not_tried_out():
     cells = [cell(number, memory_mib=100 * (64 - number)) for number in range(64)]
     nodes = [Node(1, memory_mib=100 * number) for number in range(1, 65)]
     assert cells_of(answer(cells, Guest(tuple(nodes)))) == list(range(63, -1, -1))
     too_large = [*nodes[:-2], nodes[-1], nodes[-1]]
     assert "a cell of its own" in why_not(answer(cells, Guest(tuple(too_large))))
-
-
-def test_a_node_stays_on_the_cell_that_is_decided():
-    cells = [cell(0), cell(1)]
-    assert cells_of(answer(cells, Guest((Node(1, cell=1), Node(1))))) == [1, 0]
-    assert isinstance(answer(cells, Guest((Node(1, cell=1), Node(1, cell=1)))), Refusal)
 
 
 @pytest.mark.parametrize(
@@ -96,18 +76,10 @@ def test_cores_are_taken_as_the_thread_policy_wants(count, policy, expected):
     assert (cpus_of(result) if isinstance(result, Plan) else None) == (expected and [expected])
 
 
-def test_isolated_cpus_are_on_cores_of_one_thread():
-    assert cpus_of(answer([cell(0, "0", "0")], one(pinned(2), threads="isolate"))) == [(0, 10)]
-
-
 def test_floating_cpus_of_a_node_are_never_more_than_there_are_whatever_the_ratio():
     cells = [cell(0, vcpus=64, floating=4)]
     assert cells_of(answer(cells, one(Node(4)))) == [0]
     assert "5 shared" in why_not(answer(cells, one(Node(5))))
-
-
-def test_pinned_cpus_need_no_floating_ones():
-    assert cells_of(answer([cell(0, "01", vcpus=-2)], one(pinned(2)))) == [0]
 
 
 def test_threads_of_the_emulator_have_a_cpu_on_the_cell_of_their_node():
@@ -120,14 +92,6 @@ def test_threads_of_the_emulator_have_a_cpu_on_the_cell_of_their_node():
 # -- memory -------------------------------------------------------------------------------------
 
 
-def test_ordinary_memory_and_pages_are_apart():
-    cells = [cell(0, memory_mib=512, pages_mib={2048: 4096})]
-    assert isinstance(answer(cells, one(Node(1, memory_mib=1024))), Refusal)
-    assert isinstance(answer(cells, one(Node(1, memory_mib=5000, page_sizes=HUGE))), Refusal)
-    result = answer(cells, one(Node(1, memory_mib=1024, page_sizes=HUGE)))
-    assert result.parts[0].page_size_kib == 2048
-
-
 def test_memory_is_in_the_largest_pages_that_hold_all_of_it_in_whole_pages():
     cells = [cell(0, pages_mib={2048: 4096, 1048576: 4096})]
     for memory, size in ((2048, 1048576), (1026, 2048), (1025, None)):
@@ -135,14 +99,6 @@ def test_memory_is_in_the_largest_pages_that_hold_all_of_it_in_whole_pages():
         assert (result.parts[0].page_size_kib if isinstance(result, Plan) else None) == size
     any_page = one(Node(1, memory_mib=513, page_sizes=HUGE | {0}))
     assert answer(cells, any_page).parts[0].page_size_kib is None
-
-
-def test_no_guest_overcommits_memory_against_itself_nor_with_pinned_cpus_or_named_pages_at_all():
-    cells = [cell(0, "01", memory_mib=3000, own_memory_mib=2048, pinned_memory_mib=1536)]
-    assert cells_of(answer(cells, one(Node(1, memory_mib=2048)))) == [0]
-    assert isinstance(answer(cells, one(Node(1, memory_mib=2049))), Refusal)
-    assert isinstance(answer(cells, one(pinned(1, memory_mib=2048))), Refusal)
-    assert isinstance(answer(cells, one(Node(1, memory_mib=2048, names_pages=True))), Refusal)
 
 
 # -- devices ------------------------------------------------------------------------------------
@@ -168,16 +124,6 @@ TWO: list[Cell] = [cell(0, "01", package=0), cell(1, "01", package=0), cell(2, "
 def test_a_device_is_as_near_as_it_must_be(nearness, on, expected):
     result = answer(TWO, one(pinned(2), wishes=near(nearness)), device("gpu", on))
     assert (cells_of(result) if isinstance(result, Plan) else None) == expected
-
-
-def test_a_device_of_the_same_socket_will_do_where_its_cell_is_full():
-    full = [TWO[0], cell(1, "--", package=0), TWO[2]]
-    for nearness, expected in (("socket", [0]), ("preferred", [0])):
-        result = answer(full, one(pinned(2), wishes=near(nearness)), device("gpu", 1))
-        assert cells_of(result) == expected
-    for nearness in ("required", "legacy"):
-        refused = answer(full, one(pinned(2), wishes=near(nearness)), device("gpu", 1))
-        assert nearness in why_not(refused)
 
 
 def test_a_device_may_be_for_one_node():

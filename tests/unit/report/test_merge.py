@@ -43,21 +43,17 @@ def test_a_class_we_dropped_is_dropped():
     assert set(merge_inventory(base, base, inventory(VCPU={"total": 8}))) == {"VCPU"}
 
 
-def test_a_ratio_changed_by_an_operator_is_followed_unless_we_changed_it_too():
-    base = inventory(VCPU={"total": 8, "allocation_ratio": 4.0})
-    theirs = inventory(VCPU={"total": 8, "allocation_ratio": 16.0})
-    silent = inventory(VCPU={"total": 9, "allocation_ratio": 4.0})
-    decided = inventory(VCPU={"total": 9, "allocation_ratio": 2.0})
-    assert merge_inventory(base, theirs, silent)["VCPU"]["allocation_ratio"] == 16.0
-    assert merge_inventory(base, theirs, decided)["VCPU"]["allocation_ratio"] == 2.0
-
-
-def test_a_reserve_changed_by_an_operator_is_followed_unless_we_changed_it_too():
-    base = inventory(VF={"total": 8, "reserved": 0})
-    theirs = inventory(VF={"total": 8, "reserved": 8})
-    assert merge_inventory(base, theirs, base)["VF"]["reserved"] == 8
-    ours = inventory(VF={"total": 8, "reserved": 2})
-    assert merge_inventory(base, theirs, ours)["VF"]["reserved"] == 2
+@pytest.mark.parametrize(
+    ("field", "base", "theirs", "ours"),
+    [("allocation_ratio", 4.0, 16.0, 2.0), ("reserved", 0, 8, 2)],
+)
+def test_what_an_operator_changed_is_followed_unless_we_changed_it_too(field, base, theirs, ours):
+    found, changed, silent, decided = (
+        inventory(VCPU={"total": total, field: value})
+        for total, value in ((8, base), (8, theirs), (9, base), (9, ours))
+    )
+    assert merge_inventory(found, changed, silent)["VCPU"][field] == theirs
+    assert merge_inventory(found, changed, decided)["VCPU"][field] == ours
 
 
 def test_a_class_they_dropped_and_we_still_have_comes_back():

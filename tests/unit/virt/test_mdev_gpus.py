@@ -28,24 +28,61 @@ from .hosts_with_devices import (
 )
 from .wanted_providers import named, totals
 
+OTHER = PciAddress("0000:85:00.0")
+
 
 class TestVgpus:
     """GPUs that make mediated devices."""
 
-    def test_total_is_what_exists_and_what_could_be_made(self) -> None:
+    @pytest.mark.parametrize(
+        ("offered", "made", "types", "expected"),
+        [
+            ({"a": 12}, "a a", (MdevTypeOptions("a"),), {"VGPU": 14}),
+            (
+                {"a": 12},
+                "",
+                (MdevTypeOptions("a", (ADDRESS,), "CUSTOM_GRID", 5),),
+                {"CUSTOM_GRID": 5},
+            ),
+            (
+                {"a": 4, "b": 2},
+                "",
+                (MdevTypeOptions("a"), MdevTypeOptions("b", (ADDRESS,))),
+                {"VGPU": 2},
+            ),
+            (
+                {"a": 4, "b": 2, "c": 1},
+                "",
+                (MdevTypeOptions("a", (OTHER,)), MdevTypeOptions("b"), MdevTypeOptions("c")),
+                {"VGPU": 2},
+            ),
+            ({"a": 0, "b": 3}, "a", (MdevTypeOptions("b"),), {}),
+        ],
+        ids=[
+            "what exists and what could be made",
+            "the type sets class and limit",
+            "a type that names the device goes before the first type",
+            "the first type without devices is for all that no type names",
+            "devices of another type stop new ones and keep the provider",
+        ],
+    )
+    def test_the_total_is_of_one_type(
+        self,
+        offered: dict[str, int],
+        made: str,
+        types: tuple[MdevTypeOptions, ...],
+        expected: dict[str, int],
+    ) -> None:
         gpu = a_gpu(
-            mdev_types=offering(("nvidia-35", 12)),
-            mdevs=(Mdev("nvidia-35", "u1"), Mdev("nvidia-35", "u2")),
+            mdev_types=offering(*offered.items()),
+            mdevs=tuple(Mdev(name, f"u{n}") for n, name in enumerate(made.split())),
         )
-        layout = lay_out("host1", host(gpu), gpu_options(MdevTypeOptions("nvidia-35")))
-        assert totals(layout, "_pci_0000_84_00_0") == {"VGPU": 14}
-        assert "CUSTOM_MDEV_NVIDIA_35" in named(layout, "_pci_0000_84_00_0").traits
-
-    def test_the_group_of_the_type_sets_class_and_limit(self) -> None:
-        gpu = a_gpu(mdev_types=offering(("nvidia-35", 12)))
-        chosen = MdevTypeOptions("nvidia-35", (ADDRESS,), "CUSTOM_GRID", 5)
-        layout = lay_out("host1", host(gpu), gpu_options(chosen))
-        assert totals(layout, "_pci_0000_84_00_0") == {"CUSTOM_GRID": 5}
+        layout = lay_out("host1", host(gpu), gpu_options(*types))
+        assert totals(layout, "_pci_0000_84_00_0") == expected
+        of_one_type = next((t.type_id for t in types if ADDRESS in t.device_addresses), None)
+        if of_one_type:
+            trait = f"CUSTOM_MDEV_{of_one_type.upper()}"
+            assert trait in named(layout, "_pci_0000_84_00_0").traits
 
     def test_a_guest_may_be_kept_from_taking_several(self) -> None:
         gpu = a_gpu(mdev_types=offering(("nvidia-35", 12)))
@@ -53,29 +90,11 @@ class TestVgpus:
         record = named(lay_out("host1", host(gpu), options), "_pci_0000_84_00_0").inventory["VGPU"]
         assert (record.total, record.max_unit) == (12, 1)
 
-    def test_a_type_that_names_the_device_goes_before_the_first_type(self) -> None:
-        gpu = a_gpu(mdev_types=offering(("a", 4), ("b", 2)))
-        options = gpu_options(MdevTypeOptions("a"), MdevTypeOptions("b", (ADDRESS,)))
-        assert totals(lay_out("host1", host(gpu), options), "_pci_0000_84_00_0") == {"VGPU": 2}
-
-    def test_the_first_type_without_devices_is_for_all_that_no_type_names(self) -> None:
-        other = PciAddress("0000:85:00.0")
-        gpu = a_gpu(mdev_types=offering(("a", 4), ("b", 2), ("c", 1)))
-        options = gpu_options(
-            MdevTypeOptions("a", (other,)), MdevTypeOptions("b"), MdevTypeOptions("c")
-        )
-        assert totals(lay_out("host1", host(gpu), options), "_pci_0000_84_00_0") == {"VGPU": 2}
-
     def test_a_type_the_device_does_not_offer_is_warned_about_and_gives_nothing(self) -> None:
         gpu = a_gpu(mdev_types=offering(("a", 4)))
         layout = lay_out("host1", host(gpu), gpu_options(MdevTypeOptions("b")))
         assert devices(layout) == []
         assert any("does not offer the mdev type b" in warning for warning in layout.warnings)
-
-    def test_devices_of_another_type_stop_new_ones_and_keep_the_provider(self) -> None:
-        gpu = a_gpu(mdev_types=offering(("a", 0), ("b", 3)), mdevs=(Mdev("a", "u1"),))
-        layout = lay_out("host1", host(gpu), gpu_options(MdevTypeOptions("b")))
-        assert totals(layout, "_pci_0000_84_00_0") == {}
 
     def test_a_gpu_hangs_under_its_cell_or_where_the_operator_says(self) -> None:
         gpu = a_gpu()
