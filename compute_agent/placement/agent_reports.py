@@ -11,10 +11,8 @@ from urllib.parse import urlencode
 from compute_agent import errors
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.response_schemas import AGENT_REPORTS
-from compute_agent.placement.transports.transport import Microversion, Request
+from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Request
 
-SINCE: Final[Microversion] = (1, 1)
-"""The version of the extensions that brought them."""
 REPORT_HEADER: Final = "X-Compute-Agent-Report"
 MOST_ROOTS: Final = 50
 """Hosts in one question; of more, all are asked for."""
@@ -53,13 +51,13 @@ class AgentReports:
         :param roots: the hosts that are asked for; others may be in the answer.
         :raises errors.PlacementError: placement cannot be read.
         """
-        if not roots or not self._connection.understands_extensions(SINCE):
+        if not roots or not self._connection.understands_extensions():
             return {}
         query = [("root", root) for root in sorted(roots)] if len(roots) <= MOST_ROOTS else []
         request = Request(
             "GET",
             f"/agent_reports?{urlencode(query)}",
-            extensions=SINCE,
+            extensions=EXTENSIONS_VERSION,
             doing="Reading the last reports of agents",
             shape=AGENT_REPORTS,
             good=(200, 404),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
-from compute_agent.placement.transports.transport import Microversion, Request
+from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Microversion, Request
 from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
@@ -25,17 +25,12 @@ class CandidateAnswer(NamedTuple):
     version: Microversion
 
 
-CLOSEST: Final[Microversion] = (1, 1)
-"""The version of the extensions that explains with the closest changes."""
-
-
 class Explanation(NamedTuple):
     """An answer of `GET /candidate_explanation`, as placement gave it.
 
     :ivar sentences: all of it, to be read.
-    :ivar closest: sets of changes of the request with which it would have candidates; None where
-        placement does not know the closest ones (before placement-ext 1.1).
-    :ivar short: the providers that lack least of some amount; None as for `closest`.
+    :ivar closest: sets of changes of the request with which it would have candidates.
+    :ivar short: the providers that lack least of some amount.
     :ivar complete: False when placement gave up before it had all of `closest`.
     """
 
@@ -44,9 +39,9 @@ class Explanation(NamedTuple):
     trees_left: int
     trees_failed: list[dict[str, Any]]
     sentences: list[str]
-    closest: list[dict[str, Any]] | None = None
-    short: list[dict[str, Any]] | None = None
-    complete: bool = True
+    closest: list[dict[str, Any]]
+    short: list[dict[str, Any]]
+    complete: bool
 
 
 def after_moves(
@@ -74,14 +69,13 @@ class Candidates:
         parameters: Iterable[tuple[str, str]],
         version: Microversion | None = None,
         *,
-        extensions: Microversion | None = None,
+        is_extended: bool = False,
     ) -> CandidateAnswer:
         """Ask for candidates.
 
         :param parameters: the query, unquoted, in order.
         :param version: None takes the newest both sides know.
-        :param extensions: the version of the extensions that the query needs, which placement
-            announced.
+        :param is_extended: the query needs the extensions, which placement announced.
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         at = version or self._connection.newest(NEWEST)
@@ -89,7 +83,7 @@ class Candidates:
             "GET",
             "/allocation_candidates?" + urlencode(list(parameters), safe=":,!"),
             at,
-            extensions=extensions,
+            extensions=EXTENSIONS_VERSION if is_extended else None,
             doing="Asking for allocation candidates",
             shape=response_schemas.CANDIDATES,
             error=errors.AllocationCandidateRetrievalFailed,
@@ -113,14 +107,13 @@ class Candidates:
         """
         if not self._connection.understands_extensions():
             return None
-        extensions = CLOSEST if self._connection.understands_extensions(CLOSEST) else (1, 0)
         query = [(name, value) for name, value in parameters if name != "limit"]
         path = "/candidate_explanation?" + urlencode([*query, ("limit", str(most))], safe=":,!")
         request = Request(
             "GET",
             path,
             version or self._connection.newest(NEWEST),
-            extensions=extensions,
+            extensions=EXTENSIONS_VERSION,
             doing="Asking why there are few allocation candidates or none",
             shape=response_schemas.EXPLANATION,
             error=errors.AllocationCandidateRetrievalFailed,
@@ -131,7 +124,7 @@ class Candidates:
             LOG.info("Placement no longer offers this extension. %s", error)
             return None
         # a newer placement may say more
-        return Explanation(**{name: body[name] for name in Explanation._fields if name in body})
+        return Explanation(**{name: body[name] for name in Explanation._fields})
 
     def what_if(
         self,
@@ -169,7 +162,7 @@ class Candidates:
             path,
             self._connection.newest(NEWEST),
             body,
-            extensions=CLOSEST,
+            extensions=EXTENSIONS_VERSION,
             doing="Asking what would be",
             shape=shape,
             error=errors.AllocationCandidateRetrievalFailed,

@@ -10,10 +10,7 @@ from compute_agent import errors
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.response_schemas import CHANGES
-from compute_agent.placement.transports.transport import Microversion, Request
-
-SINCE: Final[Microversion] = (1, 1)
-"""The version of the extensions that brought the feed."""
+from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Request
 
 MOST_LISTED: Final = 1000
 """Changes that one answer lists."""
@@ -68,7 +65,7 @@ class ChangeFeed:
             "GET",
             f"/changes?{urlencode(parameters)}",
             timeout=(_CONNECT_SECONDS, wait + _MARGIN_SECONDS),
-            extensions=SINCE,
+            extensions=EXTENSIONS_VERSION,
             doing="Asking for changes",
             shape=CHANGES,
             refusals={responses.CHANGES_PRUNED: errors.ChangesPruned},

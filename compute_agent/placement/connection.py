@@ -28,6 +28,7 @@ from compute_agent.placement import responses
 from compute_agent.placement.transports.transport import (
     BASE,
     EXTENSIONS,
+    EXTENSIONS_VERSION,
     VERSION_HEADER,
     WRITES,
     Microversion,
@@ -337,10 +338,10 @@ class Connection:
         """Return the newest version both sides know."""
         return min(self.versions().maximum, at_most)
 
-    def understands_extensions(self, version: Microversion = (1, 0)) -> bool:
+    def understands_extensions(self) -> bool:
         """Whether placement announces these extensions of ours and they are to be used."""
         newest = self.versions().extensions if self._use_extensions else None
-        return newest is not None and newest >= version
+        return newest is not None and newest >= EXTENSIONS_VERSION
 
     def _discover(self, *, repeat: bool = True) -> OfferedVersions:
         request = Request(

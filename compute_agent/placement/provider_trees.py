@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.agent_reports import REPORT_HEADER
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection
-from compute_agent.placement.transports.transport import Microversion, Request, Response
-
-SINCE: Final[Microversion] = (1, 1)
-"""The version of the extensions that brought this request."""
+from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Request, Response
 
 
 class Part(Enum):
@@ -63,7 +60,7 @@ class ProviderTrees:
     @property
     def is_offered(self) -> bool:
         """Whether placement announces this request and it is to be used."""
-        return self._connection.understands_extensions(SINCE)
+        return self._connection.understands_extensions()
 
     def read(
         self,
@@ -91,7 +88,7 @@ class ProviderTrees:
             f"/provider_trees/{uuid}"
             + (f"?include={','.join(part.value for part in include)}" if include else ""),
             CONSUMER_TYPE,
-            extensions=SINCE,
+            extensions=EXTENSIONS_VERSION,
             own_headers=headers,
             doing=f"Reading the provider tree of {uuid}",
             good=(200, 404) if etag is None else (200, 304, 404),

@@ -163,8 +163,10 @@ EXPLANATION: Final = Shape(
             "trees_left": WHOLE,
             "trees_failed": list_of(object_of({"reason": TEXT, "trees": WHOLE, "example": TEXT})),
             "sentences": list_of(TEXT),
-        },
-        {"closest": list_of(_CHANGED), "short": list_of(_SHORT), "complete": BOOLEAN},
+            "closest": list_of(_CHANGED),
+            "short": list_of(_SHORT),
+            "complete": BOOLEAN,
+        }
     ),
 )
 SUPPOSED: Final = {

@@ -150,7 +150,7 @@ def _of_the_request(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
     The first sentences are those about the closest changes, one for each.
     """
-    closest, sentences = explanation["closest"] or (), explanation["sentences"]
+    closest, sentences = explanation["closest"], explanation["sentences"]
     own_changes = [
         (changes, sentence)
         for changes, sentence in zip(closest, sentences, strict=False)

@@ -15,10 +15,14 @@ from compute_agent.cmd.placement.arguments import BadInput
 from compute_agent.conf import services
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.transports.transport import Request, Timeout, Transport
+from compute_agent.placement.transports.transport import (
+    EXTENSIONS_VERSION,
+    Request,
+    Timeout,
+    Transport,
+)
 from compute_agent.programs.exit_status import Exit
 
-EXTENSIONS: Final = (1, 1)
 _CONFLICTS: Final = frozenset({405, 409, 410, 413, 415})
 
 
@@ -67,7 +71,7 @@ class Client:
             self.connection.newest(),
             body,
             timeout=timeout,
-            extensions=EXTENSIONS if self.has_extensions else None,
+            extensions=EXTENSIONS_VERSION if self.has_extensions else None,
             doing=doing,
         )
         response = self.connection.call(request)
@@ -89,7 +93,7 @@ class Client:
     @property
     def has_extensions(self) -> bool:
         """Whether placement announces the extensions that some commands need."""
-        return self.connection.understands_extensions(EXTENSIONS)
+        return self.connection.understands_extensions()
 
     def require_extensions(self, what: str) -> None:
         """Check that placement has the extensions.

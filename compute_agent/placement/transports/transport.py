@@ -28,6 +28,10 @@ BASE: Final[Microversion] = (1, 30)
 VERSION_HEADER: Final = "OpenStack-API-Version"
 EXTENSIONS: Final = "placement-ext"
 """Service type under which extensions of the API are asked for and announced."""
+EXTENSIONS_VERSION: Final[Microversion] = (1, 1)
+"""The one in which they are asked for; a placement that offers older ones only is taken for one
+without.
+"""
 
 GLOBAL_ID_HEADER: Final = "X-Openstack-Request-Id"
 WRITES: Final = frozenset({"POST", "PUT", "DELETE"})

@@ -14,13 +14,13 @@ from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocations.amounts import as_request, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
-from compute_agent.placement.changes import SINCE as FEED_SINCE
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import NEWEST, Connection, Retries
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import (
+    EXTENSIONS_VERSION,
     Microversion,
     Request,
     Transport,
@@ -78,7 +78,6 @@ class ProviderNames:
 LOG = logging.getLogger(__name__)
 
 _UNKNOWN = ("No such trait", "No such resource class")
-_TREES_SINCE: Microversion = (1, 1)
 
 
 class PlacementClient:
@@ -150,7 +149,7 @@ class PlacementClient:
             return body, version
         try:
             answer = self._placement.candidates.get_allocation_candidates(
-                parameters, version, extensions=(1, 0) if is_extended else None
+                parameters, version, is_extended=is_extended
             )
         except errors.AllocationCandidateRetrievalFailed as error:
             if _names_the_unknown(error):
@@ -237,7 +236,7 @@ class PlacementClient:
 
         :param providers: those of the tree of which anything can be held.
         """
-        if self._connection.understands_extensions(_TREES_SINCE):
+        if self._connection.understands_extensions():
             try:
                 return frozenset(consumers) & self._holders_in_tree(root)
             except errors.PlacementTooOld as error:
@@ -259,7 +258,7 @@ class PlacementClient:
             "GET",
             f"/provider_trees/{root}?include=allocations",
             self._connection.newest(NEWEST),
-            extensions=_TREES_SINCE,
+            extensions=EXTENSIONS_VERSION,
             doing=f"Reading what consumers hold on host {root}",
             shape=response_schemas.HELD_TREE,
             error=errors.ResourceProviderRetrievalFailed,
@@ -328,7 +327,7 @@ class PlacementClient:
 
     def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return the roots of all hosts, and of those that have NUMA cells."""
-        if self._connection.understands_extensions(FEED_SINCE):
+        if self._connection.understands_extensions():
             return self._followed_roots.current()
         return self._listed_roots()
 

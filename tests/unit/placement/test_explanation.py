@@ -11,13 +11,6 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Response, make_response
 
 ROOT = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
-PLAIN = {
-    "trees": 1,
-    "steps": [{"group": "", "filter": "resources VCPU:16", "providers_left": 0}],
-    "trees_left": 0,
-    "trees_failed": [],
-    "sentences": ["1 trees of providers."],
-}
 LOWERED = {"group": "", "resource_class": "VCPU", "from": 16, "to": 12}
 SHORT = {
     "group": "",
@@ -29,7 +22,12 @@ SHORT = {
     "capacity": 64,
     "held_by": 9,
 }
-CLOSEST = {
+ANSWER = {
+    "trees": 1,
+    "steps": [{"group": "", "filter": "resources VCPU:16", "providers_left": 0}],
+    "trees_left": 0,
+    "trees_failed": [],
+    "sentences": ["1 trees of providers."],
     "closest": [{"changes": [LOWERED], "trees": 3, "example": ROOT}],
     "short": [SHORT],
     "complete": True,
@@ -60,31 +58,19 @@ def explained(placement: Placement) -> Explanation | None:
     return candidates.explain([("resources", "VCPU:16"), ("limit", "1000")])
 
 
-def test_a_placement_without_extensions_is_not_asked():
-    placement = Placement(None)
+@pytest.mark.parametrize("offered", [None, "1.0"])
+def test_a_placement_without_these_extensions_is_not_asked(offered):
+    placement = Placement(offered)
     assert explained(placement) is None
     assert not placement.asked
 
 
-def test_a_placement_of_the_first_extensions_knows_no_closest_changes():
-    placement = Placement("1.0", PLAIN)
-    explanation = explained(placement)
-    assert explanation == Explanation(**PLAIN)
-    assert explanation.closest is None
-    assert explanation.short is None
-    assert [request.extensions for request in placement.asked] == [(1, 0)]
-
-
-def test_the_closest_changes_are_asked_for_where_placement_knows_them():
-    placement = Placement("1.1", PLAIN | CLOSEST)
-    assert explained(placement) == Explanation(**PLAIN, **CLOSEST)
-    assert [request.extensions for request in placement.asked] == [(1, 1)]
-
-
-def test_the_limit_of_the_search_is_not_that_of_the_explanation():
-    placement = Placement("1.1", PLAIN | CLOSEST)
-    explained(placement)
-    assert placement.asked[0].path == "/candidate_explanation?resources=VCPU:16&limit=5"
+def test_placement_is_asked_without_the_limit_of_the_search():
+    placement = Placement("1.1", ANSWER)
+    assert explained(placement) == Explanation(**ANSWER)
+    (request,) = placement.asked
+    assert request.extensions == (1, 1)
+    assert request.path == "/candidate_explanation?resources=VCPU:16&limit=5"
 
 
 @pytest.mark.parametrize(
@@ -99,5 +85,5 @@ def test_the_limit_of_the_search_is_not_that_of_the_explanation():
 )
 def test_an_answer_of_another_shape_is_refused_with_its_place(wrong: object, words: str):
     with pytest.raises(errors.AllocationCandidateRetrievalFailed) as raised:
-        explained(Placement("1.1", PLAIN | CLOSEST | wrong))
+        explained(Placement("1.1", ANSWER | wrong))
     assert words in str(raised.value)
