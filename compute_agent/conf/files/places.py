@@ -54,7 +54,7 @@ def naming_places(conf: cfg.ConfigOpts) -> Iterator[None]:
         where = places(conf, str(error))
         if not where:
             raise
-        raise type(error)(f"{error} What is set: {where}.") from error
+        raise type(error)(f"{str(error).rstrip('.')}. What is set: {where}.") from error
 
 
 def _place(conf: cfg.ConfigOpts, group: str, option: str) -> str | None:

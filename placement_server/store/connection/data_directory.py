@@ -10,11 +10,14 @@ import sqlalchemy as sa
 _MEMORY: Final = (None, "", ":memory:")
 _HERE: Final = (None, "", "localhost", "127.0.0.1", "::1")
 _STATEMENTS: Final = {
-    # has no row for a user who may not know it
+    # has no row for the users that servers usually have
     "postgresql": "SELECT setting FROM pg_settings WHERE name = 'data_directory'",
     "mysql": "SELECT @@datadir",
     "mariadb": "SELECT @@datadir",
 }
+
+_USUAL_DIRECTORY: Final = "/var/lib/postgresql"
+"""Of PostgreSQL on Debian, above those of its versions."""
 
 
 def data_directory(connection: sa.Connection) -> Path | None:
@@ -26,4 +29,5 @@ def data_directory(connection: sa.Connection) -> Path | None:
     if host not in _HERE and not str(host).startswith("/"):
         return None
     path = connection.exec_driver_sql(_STATEMENTS[connection.dialect.name]).scalar()
-    return Path(path) if path and Path(path).parent.is_dir() else None
+    directory = Path(path or _USUAL_DIRECTORY)
+    return directory if directory.parent.is_dir() else None
