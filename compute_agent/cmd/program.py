@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from compute_agent import errors
@@ -15,7 +15,8 @@ from compute_agent.programs.printable import show_orders
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-CONFIGURATION_FILE: Final = "/etc/compute-agent/compute-agent.conf"
+AGENT, SCHEDULER = "compute-agent", "compute-scheduler"
+"""Names of configurations: each is `/etc/NAME/NAME.conf`, or where oslo.config looks besides."""
 
 LONGEST: Final = 8000
 """Characters of an error that are printed."""
@@ -46,21 +47,32 @@ def argument(*names: str, **keywords: Any) -> Argument:
     return lambda parser: parser.add_argument(*names, **keywords)
 
 
+def default_files(names: Sequence[str]) -> str:
+    """Return the files of configurations for the help of an option."""
+    return ", else ".join(f"/etc/{name}/{name}.conf" for name in names)
+
+
 JSON: Final = argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
     """Return the configuration of the files that a command line names.
 
+    Where it names none it is the first of `namespace.configurations` that this machine has.
+
     :param debug: log everything; `None`: as the option --debug has it.
     :raises InvalidConfiguration: it cannot be used.
     """
+    from oslo_config import cfg
+
     from compute_agent import conf as agent_conf
 
+    names = namespace.configurations
+    first = next((name for name in names if cfg.find_config_files(project=name)), names[0])
     argv = [f"--config-file={file}" for file in namespace.config_file]
     argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
     argv += ["--debug"] if (namespace.debug if debug is None else debug) else []
-    return agent_conf.new_config(argv)
+    return agent_conf.new_config(argv, first)
 
 
 def status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:

@@ -185,8 +185,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, place, text, *arguments in _COMMANDS:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        command.set_defaults(function=f"compute_agent.cmd.agent.{place}", refuse=command.error)
-        configuration_files.add_options(command, program.CONFIGURATION_FILE)
+        function = f"compute_agent.cmd.agent.{place}"
+        configurations = (program.AGENT,)
+        command.set_defaults(function=function, refuse=command.error, configurations=configurations)
+        configuration_files.add_options(command, program.default_files(configurations))
         command.add_argument("--debug", action="store_true", help="log everything")
         for add in arguments:
             add(command)

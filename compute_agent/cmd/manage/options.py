@@ -62,10 +62,15 @@ def add_command(
         description=description,
         epilog=epilog or exit_table(statuses=[*SHARED, Exit.BAD_ARGUMENTS]),
     )
-    parser.set_defaults(function=f"compute_agent.cmd.manage.{place}", exit_of=exit_of)
+    configurations = (program.AGENT, program.SCHEDULER)
+    parser.set_defaults(
+        function=f"compute_agent.cmd.manage.{place}",
+        exit_of=exit_of,
+        configurations=configurations,
+    )
     common = parser.add_argument_group("options of every command")
     configuration_files.add_options(
-        common, program.CONFIGURATION_FILE, what="the agent's configuration"
+        common, program.default_files(configurations), what="the agent's configuration"
     )
     way = common.add_mutually_exclusive_group()
     way.add_argument(

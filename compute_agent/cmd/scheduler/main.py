@@ -78,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    configuration_files.add_options(parser, program.CONFIGURATION_FILE)
+    configurations = (program.SCHEDULER, program.AGENT)
+    configuration_files.add_options(parser, program.default_files(configurations))
     parser.add_argument(
         "--os-cloud",
         metavar="NAME",
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "--debug", action="store_true", help="log everything, including each request"
     )
     # for commands without the option, whose output is JSON
-    parser.set_defaults(json=True)
+    parser.set_defaults(json=True, configurations=configurations)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_placing(commands)
     _add_life_cycle(commands)

@@ -52,3 +52,25 @@ def test_bad_arguments_and_bad_configuration_have_the_statuses_of_the_page(
     unusable = tmp_path / "unusable.conf"
     unusable.write_text("an option without a group\n")
     assert (ended.value.code, main([*command, f"--config-file={unusable}"])) == statuses[program]
+
+
+@pytest.mark.parametrize(
+    ("program", "installed", "read"),
+    [
+        ("compute-scheduler", ["compute-agent", "compute-scheduler"], "compute-scheduler"),
+        ("compute-scheduler", ["compute-agent"], "compute-agent"),
+        ("compute-manage", ["compute-agent", "compute-scheduler"], "compute-agent"),
+        ("compute-manage", ["compute-scheduler"], "compute-scheduler"),
+    ],
+)
+def test_where_no_file_is_named_the_one_of_what_is_installed_is_read(
+    program: str, installed: list[str], read: str, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in installed:
+        folder = tmp_path / f".{name}"
+        folder.mkdir()
+        (folder / f"{name}.conf").write_text("an option without a group\n")
+    main, command = PROGRAMS[program]
+    assert main(command) != 0
+    assert f"{tmp_path}/.{read}/" in capsys.readouterr().err
