@@ -16,6 +16,7 @@ from keystonemiddleware import auth_token
 from keystonemiddleware.auth_token import _exceptions as validation_errors
 from oslo_config import cfg
 
+from compute_agent.bounded_http.session import BoundedSession
 from placement_server import errors
 from placement_server.api.request import REQUEST_ID_KEY, TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
@@ -40,8 +41,7 @@ _PATIENCE: Final = 3
 
 _ATTEMPTS: Final = 3
 """Seconds that Keystone has to answer when a token is validated: so many times
-`http_connect_timeout`, which bounds one attempt, and of an answer that drips only the time
-between two pieces."""
+`http_connect_timeout`, which bounds one attempt."""
 
 _MOST_VALIDATIONS: Final = 32
 """Validations by one process at a time; more wait, within their own time."""
@@ -167,7 +167,7 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
         It waits until the wall clock reaches the time of the request before, also where that is an
         hour ahead because the clock was set back in between.
         """
-        session = super()._create_session(**options)
+        session = super()._create_session(session=BoundedSession(), **options)
         request = session.request
 
         def request_at_once(url: str, method: str, **arguments: Any) -> Any:
@@ -366,6 +366,7 @@ def new_session(conf: cfg.ConfigOpts, seconds: float | None = None) -> Any:
         cacert=own.cafile,
         insecure=own.insecure,
         timeout=seconds or own.http_connect_timeout,
+        session=BoundedSession(),
     )
 
 

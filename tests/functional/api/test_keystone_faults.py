@@ -158,6 +158,35 @@ def test_a_keystone_that_answers_nonsense_logs_nobody_in(
     assert reply.status in (401, 503), reply.body
 
 
+@pytest.mark.parametrize("kind", ["a status line that drips", "a body that drips"])
+@pytest.mark.parametrize("method", ["GET", "POST"], ids=["validation", "login"])
+def test_a_keystone_that_drips_is_listened_to_for_a_limited_time(
+    make_behind_keystone: Callable[..., Client], keystone: LyingProxy, method: str, kind: str
+) -> None:
+    api = make_behind_keystone("[placement_server]\nweb_path = /-/web\n")
+    hung_up, (lie, _requests) = threading.Semaphore(0), SILENT[kind]
+
+    def drip(to: Conversation) -> None:
+        try:
+            lie(to)
+        finally:
+            hung_up.release()
+
+    keystone.lie(drip, "", method, READS)
+    if method == "GET":
+        assert read(api).status == 503
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            body = {"user": "a", "password": "b"}
+            reply = pool.submit(api.post, "/-/web/login", body, token=None)
+            is_over = hung_up.acquire(timeout=20)
+            keystone.close()
+            assert reply.result().status == 503
+        assert is_over
+        return
+    assert hung_up.acquire(timeout=20)
+
+
 def test_a_token_that_keystone_could_not_be_asked_about_is_not_remembered(
     api: Client, keystone: LyingProxy
 ) -> None:
