@@ -1,13 +1,15 @@
 """The page docs/understand/dependencies.md: what other projects bring, and what would replace them.
 
-From setup.cfg, whose comments say what a package is for, from the constraints, and from what is
-installed: all extras have to be.
+From setup.cfg, whose comments say what a package is for, from the constraints, from what is
+installed (all extras have to be), and from the index that uv is configured for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -71,10 +73,12 @@ def dependencies() -> Iterator[Dependency]:
 def text() -> str:
     """Return the current content of the page."""
     versions = [versions_of(ROOT / name) for name in _CONSTRAINTS]
+    releases = _last_releases(dependency.name for dependency in dependencies())
     rows = [
         f"| [{name}](https://pypi.org/project/{name}/) | {extra} | {purpose} | "
         f"{', '.join(dict.fromkeys(v for known in versions if (v := known.get(key_of(name)))))} | "
-        f"{_licence(name)} | {_keeper(name)} | {_REPLACEMENTS.get(name, _OF_OPENSTACK)} |"
+        f"{releases[key_of(name)]} | {_licence(name)} | {_keeper(name)} | "
+        f"{_REPLACEMENTS.get(name, _OF_OPENSTACK)} |"
         for name, extra, purpose in dependencies()
     ]
     return "\n".join(
@@ -84,13 +88,29 @@ def text() -> str:
             "What programs use of other projects, made by `python -m tools.dependencies`.",
             "Versions: the newest on 2025-10-01 and on 2026-04-01, and the one that everything is",
             "tested with (`constraints.txt`), as far as they differ. `setup.cfg` has the oldest.",
+            "The last release is the newest that there was when this page was made, with its day.",
             "",
-            "| package | extra | for | versions | licence | kept by | in its place |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
+            "| package | extra | for | versions | last release | licence | kept by "
+            "| in its place |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
             *rows,
             "",
         ]
     )
+
+
+def _last_releases(names: Iterable[str]) -> dict[str, str]:
+    """Return version and day of the newest release of each package, as its index has them."""
+    command = ["uv", "pip", "compile", "--no-deps", "--no-header", "--format=pylock.toml", "-"]
+    compiled = subprocess.run(
+        command, input="\n".join(names), check=True, capture_output=True, text=True
+    )
+    return {
+        key_of(package["name"]): f"{package['version']}, {day:%Y-%m-%d}"
+        for package in tomllib.loads(compiled.stdout)["packages"]
+        for files in [[*package.get("wheels", ()), *filter(None, [package.get("sdist")])]]
+        for day in [min(file["upload-time"] for file in files)]
+    }
 
 
 def versions_of(file: Path) -> dict[str, str]:
