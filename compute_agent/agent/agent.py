@@ -99,7 +99,8 @@ class Agent:
         if remedies is not None:
             self._heal_drift(remedies)
         parts.board.on_answer = self._manager.watchdog
-        parts.board.hung_calls = parts.driver.hung_calls
+        connection = parts.report.placement.connection
+        parts.board.hung_calls = lambda: (*parts.driver.hung_calls(), *connection.hanging())
         self._follower = parts.follower(self.tracker, self._placement_changed)
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(

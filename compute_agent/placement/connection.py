@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
+from compute_agent.discovery.bounded_calls import NOTICEABLE, HungCall
 from compute_agent.placement import responses
 from compute_agent.placement.transports.transport import (
     BASE,
@@ -204,6 +205,7 @@ class Connection:
         self.total = Tally(new_global_request_id())
         self._versions: OfferedVersions | None = None
         self._discovering = threading.Lock()
+        self._unanswered: dict[int, tuple[Request, float]] = {}
 
     @contextmanager
     def tracing(self, global_request_id: str | None = None) -> Iterator[Tally]:
@@ -237,9 +239,11 @@ class Connection:
             response: Response | None = None
             try:
                 try:
+                    self._unanswered[threading.get_ident()] = request, time.monotonic()
                     send = self._send_traced if tracing.is_on() else self.transport.send
                     response = send(request)
                 finally:
+                    del self._unanswered[threading.get_ident()]
                     self._count(request, response, tally)
                 if response.status >= 400:
                     responses.raise_unless_answered(request, response)
@@ -263,6 +267,15 @@ class Connection:
         if request.shape is not None and response.status == 200:
             responses.body_of(request, response, request.shape)
         return response
+
+    def hanging(self) -> tuple[HungCall, ...]:
+        """Return the requests that have had no answer for a noticeable time."""
+        now, wall = time.monotonic(), time.time()
+        return tuple(
+            HungCall("placement", f"{request.method} {request.path}", wall - (now - began))
+            for request, began in self._unanswered.copy().values()
+            if now - began >= NOTICEABLE
+        )
 
     def _send_traced(self, request: Request) -> Response:
         with tracing.span(

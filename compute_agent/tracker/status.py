@@ -164,7 +164,7 @@ class StatusBoard:
         self.on_answer: Callable[[], None] = lambda: None
         """Called after every request to placement: a sign of progress."""
         self.hung_calls: Callable[[], Sequence[HungCall]] = tuple
-        """Returns the driver's calls that have not returned for a noticeable time."""
+        """Returns the calls that have not returned for a noticeable time."""
 
     def set_node(self, name: str, uuid: str, **changes: Any) -> None:
         """Change what is said about a node; the first mention makes it known."""

@@ -14,7 +14,7 @@ import pytest
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.processes import AgentProcess, eventually
 from tests.functional.lies.elsewhere import Elsewhere
-from tests.functional.lies.menu import A_FEW, BOMBS, MENU
+from tests.functional.lies.menu import A_FEW, BOMBS, MENU, silence
 
 pytestmark = pytest.mark.waiting
 
@@ -123,6 +123,25 @@ def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
     agent.started(SECONDS)
     assert "Traceback" not in agent.logged()
     agent.cleanup()
+
+
+def test_a_request_without_an_answer_is_shown_as_a_call_that_hangs(
+    new_agent: Callable[[int], DeceivedAgent],
+) -> None:
+    deceived = new_agent(60)
+    deceived.agent.start()
+    deceived.agent.started()
+    deceived.proxy.lie(silence, "")
+
+    def hung_calls() -> list[str]:
+        status = deceived.agent.status() or {}
+        return [f"{call['source']}: {call['call']}" for call in status.get("hung_calls", ())]
+
+    [call] = eventually(hung_calls, "a call that hangs", SECONDS)
+    assert re.match(r"placement: GET /\w+", call)
+    shown = deceived.agent.run("status").stdout
+    assert re.search(r"hangs +placement: GET /\w+.*, since ", shown)
+    deceived.agent.cleanup()
 
 
 def test_a_long_retry_after_is_capped_at_the_period_and_the_cap_is_logged(
