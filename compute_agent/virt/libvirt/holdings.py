@@ -30,7 +30,8 @@ def holdings(
 
     A vCPU has a CPU of its own if it is pinned to that one alone and no other vCPU of the guest is:
     so a guest that Nova pins is described, the dedicated part of one with mixed CPUs, and one that
-    a script pinned. A range of CPUs, or one CPU for all vCPUs, is a place to float on.
+    a script pinned. A range of CPUs, one CPU for all vCPUs, or a CPU of the shared set, which may
+    have no other on a cell, is a place to float on.
 
     :param sets: a dedicated CPU on which a guest with CPUs of its own runs its emulator threads is
         its own as well, if none of its vCPUs has it.
@@ -39,7 +40,8 @@ def holdings(
         disk's.
     """
     alone = Counter(cpu for _vcpu, cpu in guest.vcpu_pins)
-    own = {vcpu: cpu for vcpu, cpu in guest.vcpu_pins if alone[cpu] == 1}
+    shared_cpus = sets.shared_cpus or frozenset()
+    own = {vcpu: cpu for vcpu, cpu in guest.vcpu_pins if alone[cpu] == 1 and cpu not in shared_cpus}
     pinned_cpus: set[int] = set(own.values())
     if pinned_cpus:
         pinned_cpus.update((sets.dedicated_cpus or frozenset()).intersection(guest.emulator_cpus))

@@ -70,6 +70,12 @@ def test_a_cpu_is_a_guests_own_if_one_vcpu_has_it_alone(
     assert (held.pinned_cpus, held.floating_cpus) == (pinned, floating)
 
 
+def test_a_guest_floats_on_a_shared_cpu_though_there_is_no_other_on_its_cell() -> None:
+    sets = CpuSets(shared_cpus=frozenset({0, 2}), dedicated_cpus=frozenset({4, 5}))
+    held = holdings(guest({0: (0,), 1: (4,), 2: (2,), 3: (5,)}), sets)
+    assert (held.pinned_cpus, held.floating_cpus) == ((4, 5), (0, 2))
+
+
 def test_emulator_threads_on_a_dedicated_cpu_have_it_if_the_guest_is_pinned() -> None:
     sets = CpuSets(shared_cpus=frozenset({0, 1}), dedicated_cpus=frozenset({4, 5, 6, 7, 8}))
     isolated, shared = guest(ALL_PINNED, emulator=(8,)), guest(ALL_PINNED, emulator=(0, 1))
