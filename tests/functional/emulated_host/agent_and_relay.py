@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import socket
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 OUTSIDE: Final = Path("/run/outside")
 SOCKET: Final = "/disk/agent/status.sock"
+PID_FILE: Final = Path("/run/agent.pid")
 AGENT: Final = ("compute-agent", "run", "--config-file", str(OUTSIDE / "agent.conf"))
 PAUSE: Final = 0.3
 """Seconds; to look more often would take the host's time."""
@@ -31,7 +33,8 @@ def list_entry_points() -> None:
 
 
 def start_agent() -> None:
-    """Start the agent in a process and session of its own."""
+    """Start the agent in a process and session of its own, whose id is in a file."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # one that is killed is reaped
     # Modules stay; to look through them for garbage takes a part of the time.
     gc.disable()
     import compute_agent.agent.assembly  # noqa: F401
@@ -40,8 +43,10 @@ def start_agent() -> None:
     gc.freeze()
     gc.enable()
     if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        log = os.open(OUTSIDE / "agent.log", os.O_WRONLY | os.O_CREAT)
+        PID_FILE.write_text(str(os.getpid()))
+        log = os.open(OUTSIDE / "agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.argv = list(AGENT)

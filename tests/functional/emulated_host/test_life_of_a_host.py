@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import compileall
 import json
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,11 +11,9 @@ from typing import Any, Final, TypeAlias
 import pytest
 import requests
 
-import compute_agent
-from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost, emulated_host_missing
-from tests.fixtures.emulated_host.boot_files import NoKernel, boot_files
+from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost
 from tests.functional.agent.processes import PlacementProcess, eventually
-from tests.functional.emulated_host import agent_and_relay
+from tests.functional.emulated_host.relay import START_LIBVIRTD, NoHost, Relay, new_host
 
 pytestmark = pytest.mark.long
 
@@ -32,40 +26,10 @@ DRIVE: Final = f"{NODE}_0000:81:00.0"
 GUEST: Final = str(uuid.UUID(int=0x15))
 PLANNED: Final = str(uuid.UUID(int=0x36))
 
-# What is installed on a host, on a disk that keeps definitions of guests. Without the second
-# emulator of the package, which libvirtd would ask for its capabilities as well, and without the
-# drivers that the agent asks nothing of: libvirtd as modern hosts have it, as virtqemud and
-# virtnodedevd.
-INSTALL: Final = """
-mkdir -p /disk/agent /disk/instances /var/log/libvirt
-for directory in /etc/libvirt /var/lib/libvirt /var/cache/libvirt; do
-    mkdir -p /disk$directory $directory
-    mount --bind /disk$directory $directory
-done
-if ! grep -q ^libvirt-qemu: /etc/passwd; then
-    echo libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin >>/etc/passwd
-    echo libvirt-qemu:x:64055: >>/etc/group
-fi
-cat >/etc/libvirt/qemu.conf <<END
-user = "root"
-group = "root"
-dynamic_ownership = 0
-security_driver = "none"
-stdio_handler = "file"
-namespaces = []
-END
-rm -f /usr/bin/qemu-system-i386
-cd /usr/lib/*/libvirt/connection-driver
-rm -f libvirt_driver_interface.so libvirt_driver_lxc.so libvirt_driver_network.so \
-    libvirt_driver_nwfilter.so libvirt_driver_secret.so libvirt_driver_storage.so
-cd /
-"""
 MAKE_FUNCTIONS: Final = "echo 2 >/sys/bus/pci/devices/0000:81:00.0/sriov_numvfs"
 TAKE_PAGES: Final = (
     "echo 64 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 )
-START_LIBVIRTD: Final = "libvirtd --daemon"
-AGENT_AND_RELAY: Final = (sys.executable, agent_and_relay.__file__)
 # Paused: it has its pages, CPU and function, and firmware that is emulated twice takes no time.
 START_GUEST: Final = """
 import libvirt
@@ -150,19 +114,10 @@ GUEST_XML: Final = f"""
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[EmulatedHost]:
-    missing = emulated_host_missing()
-    if missing is None and not Path("/usr/sbin/libvirtd").exists():
-        missing = "no libvirtd for the emulated host (Debian package: libvirt-daemon)"
-    if missing:
-        pytest.skip(missing)
     try:
-        emulated = EmulatedHost(boot_files(), tmp_path / "host", hostname=NODE)
-    except NoKernel as error:
-        pytest.skip(f"no kernel for the emulated host: {error}")
-    # both take seconds there
-    compileall.compile_dir(compute_agent.__path__[0], quiet=1)
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache_of(emulated))}
-    subprocess.run([*AGENT_AND_RELAY, "entry-points"], env=environment, check=True)
+        emulated = new_host(tmp_path / "host", NODE)
+    except NoHost as error:
+        pytest.skip(str(error))
     yield emulated
     emulated.turn_off()
 
@@ -175,23 +130,17 @@ def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
     server.kill()
 
 
-def cache_of(host: EmulatedHost) -> Path:
-    """Return the directory of a cache that is filled outside and read on the host."""
-    return host.directory / "cache"
-
-
 def await_slowly(condition: Callable[[], Any], what: str) -> Any:
     """Return what is true at last; to ask more often would take the host's time."""
     return eventually(condition, what, PATIENCE, pause=0.5)
 
 
-class Operator:
+class Operator(Relay):
     """Does on the host what operators and their scripts do, and looks at placement."""
 
     def __init__(self, host: EmulatedHost, placement: PlacementProcess) -> None:
-        self.host = host
+        super().__init__(host)
         self.placement = placement
-        self._questions = 0
 
     def boot(self, *scripts: str) -> None:
         """Turn the host on and start what is installed, after the scripts."""
@@ -199,12 +148,7 @@ class Operator:
         endpoint = f"endpoint_override = http://{OUTSIDE}:{self.placement.port}\n"
         (self.host.shared / "agent.conf").write_text(CONFIGURATION + endpoint)
         (self.host.shared / "guest.xml").write_text(GUEST_XML)
-        self._questions = 0
-        self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, self._start_agent()]))
-
-    def _start_agent(self) -> str:
-        command = " ".join(["setsid", *AGENT_AND_RELAY])
-        return f"XDG_CACHE_HOME={cache_of(self.host)} {command} >/run/outside/relay.log 2>&1 &"
+        self.install(*scripts)
 
     def tree(self, expected: Callable[[Tree], bool], what: str) -> Tree:
         """Return the host's tree once it is as expected."""
@@ -233,25 +177,6 @@ class Operator:
         except AssertionError:
             return False  # the socket is one that the power cut left
         return bool(nodes) and not any(node["startup"] for node in nodes)
-
-    def ask(self, command: str, **arguments: Any) -> Any:
-        """Give the agent a command over its local socket."""
-        return self._hand_over({"command": command, **arguments}, command)
-
-    def run_python(self, script: str) -> None:
-        """Run a script on the host, with what is imported there."""
-        self._hand_over({"script": script}, "a script")
-
-    def _hand_over(self, request_body: dict[str, Any], what: str) -> Any:
-        self._questions += 1
-        request = self.host.shared / f"{self._questions}.request"
-        written = self.host.shared / "asked"
-        written.write_text(json.dumps(request_body) + "\n")
-        written.rename(request)
-        self.host.wait_for(request.with_suffix(".answer"), PATIENCE, f"an answer to {what}")
-        answer = json.loads(request.with_suffix(".answer").read_text())
-        assert "result" in answer, answer
-        return answer["result"]
 
     def report(self) -> dict[str, Any]:
         """Ask the agent for a pass; returns the node's status after it."""

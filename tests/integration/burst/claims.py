@@ -7,11 +7,11 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
@@ -20,6 +20,7 @@ from compute_agent.scheduler.bus.rpc import SchedulerClient
 from compute_agent.scheduler.outcomes.causes import Causes
 from tests.integration.burst.shapes import Shape
 
+_Answer = TypeVar("_Answer")
 _ANSWER_SECONDS = 15.0
 # The broker takes a while to come back.
 _PATIENCE = 240.0
@@ -95,21 +96,41 @@ def claim_all(
 
 def _claim(client: SchedulerClient, shape: Shape, project: str, outcome: Outcome) -> None:
     instance = str(uuid.uuid4())
-    deadline = time.monotonic() + _PATIENCE
-    last = ""
-    while time.monotonic() < deadline:
-        try:
-            spec = shape.spec(project)
-            claim = client.call("claim", spec_obj=spec, instance_uuid=instance)
-        except errors.NoValidHost as error:
-            outcome.note_refused(shape, error.causes)
-            return
-        except Exception as error:  # noqa: BLE001 - the bus raises what the scheduler raised
-            name = getattr(error, "exc_type", type(error).__name__)
-            outcome.note_again(name)
-            last = f"{name}: {error}"
-            threading.Event().wait(0.2)
-            continue
+    spec = shape.spec(project)
+    try:
+        claim = ask_until_answered(
+            lambda: client.call("claim", spec_obj=spec, instance_uuid=instance),
+            f"the claim of {instance} ({shape.name})",
+            outcome.note_again,
+            final=(errors.NoValidHost,),
+        )
+    except errors.NoValidHost as error:
+        outcome.note_refused(shape, error.causes)
+    else:
         outcome.note_placed(instance, claim)
-        return
-    raise AssertionError(f"no answer for {instance} ({shape.name}); the last: {last}")
+
+
+def ask_until_answered(
+    ask: Callable[[], _Answer],
+    what: str,
+    note_again: Callable[[str], None],
+    *,
+    final: tuple[type[Exception], ...] = (),
+) -> _Answer:
+    """Return the answer to a question that may be repeated.
+
+    :param note_again: is called with the name of each error for which it is repeated.
+    :param final: errors that are answers; they are raised.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return ask()
+        except final:
+            raise
+        except Exception as error:  # the bus raises what the scheduler raised
+            name = getattr(error, "exc_type", type(error).__name__)
+            note_again(name)
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no answer to {what}; the last: {name}: {error}") from error
+            threading.Event().wait(0.2)

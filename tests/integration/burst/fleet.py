@@ -72,7 +72,7 @@ class Fleet:
                 self.url = ends.enter_context(server).url
             ends.callback(self._end)
             if not self.published:
-                self._start_placement()
+                self.start_placement()
             for number in range(schedulers):
                 self.schedulers.append(self._scheduler_config(number))
             for number in range(hosts):
@@ -110,6 +110,13 @@ class Fleet:
             else self._running.values()
         )
         return [process.pid for process in processes if process is not None]
+
+    def kill_placement(self) -> None:
+        """End placement and its workers at once."""
+        if self._server is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._server.pid, signal.SIGKILL)
+            self._server.wait()
 
     def kill_scheduler(self, config: Path) -> None:
         """End a scheduler at once."""
@@ -157,20 +164,20 @@ class Fleet:
             for name, stock in self.get(f"{path}/inventories")["inventories"].items()
         }
 
-    def _start_placement(self) -> None:
+    def start_placement(self) -> None:
+        """Start placement, again on its port."""
         config = self.directory / "placement.conf"
         config.write_text(
             f"[placement_database]\nconnection = {self.database}\nsync_on_startup = true\n"
             "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
         )
         log = self.directory / "placement.log"
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = self.url or f"http://127.0.0.1:{free_port()}"
         with log.open("ab") as output:
             self._server = programs.start(
                 "placement-server",
                 *("serve", "--config-file", str(config), "--workers", str(_WORKERS)),
-                *("--host", "127.0.0.1", "--port", str(port)),
+                *("--host", "127.0.0.1", "--port", self.url.rpartition(":")[2]),
                 output=output,
                 environment={**os.environ, **self.environment("placement")},
                 new_session=True,
@@ -193,9 +200,8 @@ class Fleet:
     def _add_agent(self, host: str, driver: str) -> None:
         directory = self.directory / host
         directory.mkdir(exist_ok=True)
-        self.agents[host] = AgentProcess(
-            directory,
-            self.url,
+        self.agents[host] = self._new_agent(
+            host,
             DEFAULT={
                 "compute_driver": driver,
                 "host": host,
@@ -208,16 +214,16 @@ class Fleet:
             oslo_messaging_rabbit={"rabbit_retry_backoff": 0, "kombu_reconnect_delay": 0.1},
         )
 
+    def _new_agent(self, host: str, **options: Any) -> AgentProcess:
+        return AgentProcess(self.directory / host, self.url, **options)
+
     def _end(self) -> None:
         for process in self._running.values():
             process.kill()
             process.wait()
         for agent in self.agents.values():
             agent.cleanup()
-        if self._server is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._server.pid, signal.SIGKILL)
-            self._server.wait()
+        self.kill_placement()
 
     def all_heard(self) -> None:
         """Wait until every agent is known to a scheduler, as the commands ask it."""

@@ -21,6 +21,7 @@ class Shape:
 
     :ivar nodes: the NUMA nodes that it is split into evenly.
     :ivar devices: resource class and number of devices, each from another provider.
+    :ivar extra_specs: more of them, of which the oracle knows nothing.
     """
 
     name: str
@@ -29,10 +30,11 @@ class Shape:
     disk_gb: int = 1
     nodes: int = 0
     devices: Mapping[str, int] = field(default_factory=dict)
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
 
     def spec(self, project: str) -> dict[str, Any]:
         """Return the request specification of an instance of a project."""
-        extra_specs: dict[str, str] = {}
+        extra_specs = dict(self.extra_specs)
         if self.nodes:
             extra_specs["hw:numa_nodes"] = str(self.nodes)
         wanted = [name for name, count in sorted(self.devices.items()) for _ in range(count)]
