@@ -18,7 +18,7 @@ from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, monitoring, telemetry
 from placement_server.middleware.login import Login
-from placement_server.middleware.observation import Observation, RequestId
+from placement_server.middleware.observation import Observation
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.gathered_reports import GatheredReports
 from placement_server.store.store import Store
@@ -87,12 +87,12 @@ def _stack(
     2. CORS is outside of authentication, because browsers send preflights without a token, and
        because a 401 needs its headers too or the browser hides it from the page.
     3. The request id is outside of both, so that every answer has one, and with it the Accept
-       header, by which even a 401 is rendered.
-    4. The log and the metrics see what the client gets, whichever layer answers.
-    5. The files of the pages and the login on them need no token, and are no requests to the
+       header, by which even a 401 is rendered; so are the log and the metrics, which see what the
+       client gets, whichever layer answers.
+    4. The files of the pages and the login on them need no token, and are no requests to the
        API: the log and the metrics do not count them.
-    6. Health and metrics paths are outside of the log, or scrapers would fill it.
-    7. Proxy headers come first of all: they set client, host and scheme of the request.
+    5. Health and metrics paths are outside of the log, or scrapers would fill it.
+    6. Proxy headers come first of all: they set client, host and scheme of the request.
 
     A trace is of the API, its authentication and CORS.
     The fault barrier and the microversion are the API's own first steps: see
@@ -103,7 +103,6 @@ def _stack(
     if conf.cors.allowed_origin:
         application = cors.CORS(application, conf)
     application = telemetry.wrap(application, conf, store)
-    application = RequestId(application)
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
         cloud_name = conf.placement_server.cloud_name

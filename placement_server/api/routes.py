@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oslo_context import context
 from sqlalchemy.exc import SQLAlchemyError
@@ -193,6 +193,8 @@ def find(path: str, *, extensions: Microversion | None) -> tuple[Route | None, l
 LOG = logging.getLogger(__name__)
 
 _VARY: Final = ("vary", "openstack-api-version")
+_HEADER_KEPT: Final = 200
+"""Characters of a header whose versions are remembered at most: a client may send random ones."""
 
 
 class Dispatcher:
@@ -209,31 +211,31 @@ class Dispatcher:
         self._logged_causes: KeptValues[str, bool] = KeptValues(OUTAGE_LOG_SECONDS, most=100)
 
     def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
-        version: Microversion | None = None
+        versions: _Versions | None = None
         try:
-            version = _negotiate(environ)
-            environ[VERSION_KEY] = version
+            versions = _negotiate(environ)
+            environ[VERSION_KEY], environ[EXTENSIONS_KEY], _ = versions
             _check_body_headers(environ)
-            response = self._answer(environ, version)
+            response = self._answer(environ, versions)
         except errors.ApiError as error:
-            return _fail(error, environ, version, start_response)
+            return _fail(error, environ, versions, start_response)
         except StoreUnavailable as error:
             self._log_outage(environ, error)
             unavailable = errors.ServiceUnavailable(f"{error.message.rstrip('.')}.")
-            return _fail(unavailable, environ, version, start_response)
+            return _fail(unavailable, environ, versions, start_response)
         except MemoryError:
             LOG.exception("%s %s: no memory", environ["REQUEST_METHOD"], shown_uri(environ))
             unavailable = errors.ServiceUnavailable("The server has no memory for this request.")
-            return _fail(unavailable, environ, version, start_response)
+            return _fail(unavailable, environ, versions, start_response)
         except Exception as error:
             LOG.exception("%s %s failed", environ["REQUEST_METHOD"], shown_uri(environ))
             # statements and values of the database are for the log
             is_of_database = isinstance(error, SQLAlchemyError)
             text = "The database refused a statement." if is_of_database else str(error)
-            return _fail(errors.InternalError(text), environ, version, start_response)
+            return _fail(errors.InternalError(text), environ, versions, start_response)
         body = response.body
         chunks = ([body] if body else []) if isinstance(body, bytes) else body
-        headers = [*response.headers, *_version_headers(version, environ)]
+        headers = [*response.headers, *versions.headers]
         if response.status != HTTPStatus.NOT_MODIFIED:
             # there it would be the length of what is not sent
             headers.append(("content-length", str(sum(map(len, chunks)))))
@@ -252,22 +254,24 @@ class Dispatcher:
                 OUTAGE_LOG_SECONDS,
             )
 
-    def _answer(self, environ: errors.Environ, version: Microversion) -> Response:
+    def _answer(self, environ: errors.Environ, versions: _Versions) -> Response:
         path = environ.get("PATH_INFO", "")
-        route, path_values = routes.find(path, extensions=environ[EXTENSIONS_KEY])
+        route, path_values = routes.find(path, extensions=versions.extension)
         if route is None:
             route = self._own_routes.get(path)
         if route is None:
             raise errors.NotFound
         environ[ROUTE_KEY] = route.template
-        handler = route.methods.get(environ["REQUEST_METHOD"])
+        method = environ["REQUEST_METHOD"]
+        handler = route.methods.get(method)
         if handler is None:
             raise errors.MethodNotAllowed(
                 "The method specified is not allowed for this resource.",
                 allow=route.allowed_methods,
             )
-        AUTHOR.set(_author(environ))
-        return handler(Request(environ, version, self._services, path_values))
+        if method != "GET":
+            AUTHOR.set(_author(environ))
+        return handler(Request(environ, versions.version, self._services, path_values))
 
 
 def _author(environ: errors.Environ) -> Author:
@@ -279,16 +283,37 @@ def _author(environ: errors.Environ) -> Author:
     return Author(sent_id or environ[REQUEST_ID_KEY], user_id[:USER_LENGTH])
 
 
-def _negotiate(environ: errors.Environ) -> Microversion:
-    header = environ.get("HTTP_OPENSTACK_API_VERSION")
+class _Versions(NamedTuple):
+    """What a client and this server agree on.
+
+    :ivar extension: the version of the extensions that the client asked for; None when it did not.
+    :ivar headers: what answers say of it.
+    """
+
+    version: Microversion
+    extension: Microversion | None
+    headers: Headers
+
+
+@functools.lru_cache(maxsize=512)
+def _known_versions(header: str) -> _Versions:
+    """Return the versions by a header's value: clients send a handful of short ones."""
+    version, extension = microversion.negotiate(header), extensions.asked_for(header)
+    text = f"{microversion.SERVICE_TYPE} {version}"
+    if extension:
+        text += f", {extensions.SERVICE_TYPE} {extension}"
+    return _Versions(version, extension, [("openstack-api-version", text), _VARY])
+
+
+def _negotiate(environ: errors.Environ) -> _Versions:
+    header = environ.get("HTTP_OPENSTACK_API_VERSION") or ""
+    is_short = len(header) <= _HEADER_KEPT
     try:
-        version = microversion.negotiate(header)
-        environ[EXTENSIONS_KEY] = extensions.asked_for(header)
+        return _known_versions(header) if is_short else _known_versions.__wrapped__(header)
     except microversion.InvalidVersionString as error:
         raise errors.BadRequest(f"Invalid microversion: {error}") from error
     except microversion.UnacceptableVersion as error:
         raise errors.UnacceptableMicroversion(f"Invalid microversion: {error}") from error
-    return version
 
 
 def _check_body_headers(environ: errors.Environ) -> None:
@@ -304,26 +329,15 @@ def _check_body_headers(environ: errors.Environ) -> None:
         raise errors.BadRequest("content-type header required when content-length > 0")
 
 
-def _version_headers(version: Microversion, environ: errors.Environ) -> Headers:
-    return [("openstack-api-version", _version_text(version, environ[EXTENSIONS_KEY])), _VARY]
-
-
-@functools.cache
-def _version_text(version: Microversion, extension: Microversion | None) -> str:
-    served_version = f"{microversion.SERVICE_TYPE} {version}"
-    return (
-        f"{served_version}, {extensions.SERVICE_TYPE} {extension}" if extension else served_version
-    )
-
-
 def _fail(
     error: errors.ApiError,
     environ: errors.Environ,
-    version: Microversion | None,
+    versions: _Versions | None,
     start_response: StartResponse,
 ) -> Iterable[bytes]:
+    version = versions.version if versions is not None else None
     status, headers, body = errors.render(error, environ, version, environ[REQUEST_ID_KEY])
-    if version is not None and not isinstance(error, errors.InternalError):
-        headers += _version_headers(version, environ)
+    if versions is not None and not isinstance(error, errors.InternalError):
+        headers += versions.headers
     start_response(status, headers)
     return [body]

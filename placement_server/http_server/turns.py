@@ -6,9 +6,8 @@ import io
 import os
 import select
 import signal
-import threading
 from collections.abc import Iterable
-from contextlib import ExitStack
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY, WAIT_KEY
@@ -18,6 +17,31 @@ if TYPE_CHECKING:
 
 _LONGEST_BODY: Final = 64 * 1024 * 1024
 """Bytes that are read of a body which is too long at most: its client gets to the answer."""
+
+_NO_BODY: Final = (None, "", "0")
+"""Lengths of a body that is not there."""
+
+
+class _Turn:
+    """The turn of one request, which may give it back early and take it again.
+
+    :param turns: those that are free; a semaphore of threading does in Python what this does in C.
+    """
+
+    __slots__ = ("_is_taken", "_turns")
+
+    def __init__(self, turns: SimpleQueue[None]) -> None:
+        self._turns = turns
+        self._is_taken = False
+
+    def take(self) -> None:
+        self._turns.get()
+        self._is_taken = True
+
+    def give_back(self) -> None:
+        if self._is_taken:
+            self._is_taken = False
+            self._turns.put(None)
 
 
 class Turns:
@@ -34,7 +58,9 @@ class Turns:
         self, application: WSGIApplication, number: int, max_body_size: int, unqueued_path: str
     ) -> None:
         self._application = application
-        self._turns = threading.Semaphore(number)
+        self._turns: SimpleQueue[None] = SimpleQueue()
+        for _ in range(number):
+            self._turns.put(None)
         self._max_body_size = max_body_size
         self._unqueued_path = unqueued_path
         # Becomes readable, for all threads that wait, with the signal that ends this process.
@@ -47,16 +73,18 @@ class Turns:
         environ[WAIT_KEY] = self._wait
         if environ["PATH_INFO"] == self._unqueued_path:
             return self._application(environ, start_response)
-        with ExitStack() as turn:
-            turn.enter_context(self._turns)
-            environ[TURN_KEY] = turn.close
-            environ[TAKE_TURN_KEY] = lambda: turn.enter_context(self._turns)
+        turn = _Turn(self._turns)
+        turn.take()
+        environ[TURN_KEY], environ[TAKE_TURN_KEY] = turn.give_back, turn.take
+        try:
             return self._application(environ, start_response)
+        finally:
+            turn.give_back()
 
     def _received_body(self, environ: dict[str, Any]) -> io.BytesIO:
         """Return the body, of one that is too long a part: the application refuses it anyway."""
         body, size = io.BytesIO(), 0
-        if not environ.get("CONTENT_LENGTH") and "HTTP_TRANSFER_ENCODING" not in environ:
+        if environ.get("CONTENT_LENGTH") in _NO_BODY and "HTTP_TRANSFER_ENCODING" not in environ:
             return body
         source, most = environ["wsgi.input"], self._max_body_size
         is_kept = int(environ.get("CONTENT_LENGTH") or 0) <= most

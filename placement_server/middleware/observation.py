@@ -30,47 +30,6 @@ _REQUEST_ID: Final = re.compile(
 )
 
 
-class RequestId:
-    """Give every request an id, in the log, in errors and in the answer's headers.
-
-    An id that the client sends is another service's: it appears in the log as the global request
-    id, so that one action of a user can be followed through all services.
-
-    It also settles the Accept header, on which every answer from here on inwards depends: no
-    preference means JSON.
-    """
-
-    def __init__(self, application: WSGIApplication) -> None:
-        self._application = application
-
-    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
-        request_id = f"req-{uuid.uuid4()}"
-        environ[REQUEST_ID_KEY] = request_id
-        if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
-            environ["HTTP_ACCEPT"] = "application/json"
-        context.RequestContext(request_id=request_id, global_request_id=global_request_id(environ))
-
-        def start_identified(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None
-        ) -> Any:
-            headers = [*headers, ("x-openstack-request-id", request_id)]
-            return start_response(status, headers, exc_info)
-
-        try:
-            return self._application(environ, start_identified)
-        except Exception as error:
-            LOG.exception(
-                "The request %s %s failed outside of the API and is answered with 500",
-                environ["REQUEST_METHOD"],
-                shown_uri(environ),
-            )
-            status, headers, body = errors.render(
-                errors.InternalError(str(error)), environ, None, request_id
-            )
-            start_identified(status, headers)
-            return [body]
-
-
 def global_request_id(environ: errors.Environ) -> str | None:
     """Return the id that the client sent, if it has the form of one."""
     inbound = environ.get("HTTP_X_OPENSTACK_REQUEST_ID")
@@ -91,23 +50,47 @@ def _series(method: str, route: str, status: str) -> tuple[Counter, Histogram]:
 
 
 class Observation:
-    """Log and count every request; it is outside of everything that may answer one."""
+    """Give every request an id, and log and count it; outside of everything that may answer one.
+
+    The id is in the log, in errors and in the answer's headers. One that the client sends is
+    another service's: it appears in the log as the global request id, so that one action of a user
+    can be followed through all services.
+
+    It also settles the Accept header, on which every answer from here on inwards depends: no
+    preference means JSON.
+    """
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         start = time.perf_counter()
-        starts: list[tuple[str, list[tuple[str, str]]]] = []
+        request_id = environ[REQUEST_ID_KEY] = f"req-{uuid.uuid4()}"
+        if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
+            environ["HTTP_ACCEPT"] = "application/json"
+        context.RequestContext(request_id=request_id, global_request_id=global_request_id(environ))
+        status, headers = "", []
 
         def start_and_record(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+            new_status: str, new_headers: list[tuple[str, str]], exc_info: Any = None
         ) -> Any:
-            starts.append((status, headers))
+            nonlocal status, headers
+            status, headers = new_status, [*new_headers, ("x-openstack-request-id", request_id)]
             return start_response(status, headers, exc_info)
 
-        chunks = self._application(environ, start_and_record)
-        status, headers = starts[-1]
+        try:
+            chunks = self._application(environ, start_and_record)
+        except Exception as error:
+            LOG.exception(
+                "The request %s %s failed outside of the API and is answered with 500",
+                environ["REQUEST_METHOD"],
+                shown_uri(environ),
+            )
+            new_status, new_headers, body = errors.render(
+                errors.InternalError(str(error)), environ, None, request_id
+            )
+            start_and_record(new_status, new_headers)
+            chunks = [body]
         self._count(environ, status, time.perf_counter() - start)
         if REQUEST_LOG.isEnabledFor(logging.INFO):
             self._log(environ, status, headers)

@@ -9,7 +9,6 @@ answered exactly as the plain API answers; with it, the response header names it
 document lists it.
 """
 
-import functools
 from typing import Final
 
 from placement_server.negotiation.microversion import (
@@ -37,7 +36,6 @@ DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": str(MIN), "max_version": s
 """The entry of the extensions in the root document."""
 
 
-@functools.lru_cache(maxsize=512)
 def asked_for(header: str | None) -> Microversion | None:
     """Return the version of the extensions that `OpenStack-API-Version` asks for, if any.
 

@@ -87,14 +87,6 @@ class UnacceptableVersion(ValueError):
         super().__init__(f"Unacceptable version header: {given_version}")
 
 
-_NEGOTIATED: dict[str, Microversion] = {}
-"""Versions by header value. Clients send a handful of short values; the bounds of their number and
-length keep a client that sends random ones from filling the memory."""
-
-_NEGOTIATED_LIMIT: Final = 512
-_NEGOTIATED_LENGTH: Final = 200
-
-
 def negotiate(header: str | None) -> Microversion:
     """Return the version that the value of `OpenStack-API-Version` asks for.
 
@@ -105,15 +97,7 @@ def negotiate(header: str | None) -> Microversion:
     :raises InvalidVersionString: not two integers.
     :raises UnacceptableVersion: outside of MIN..MAX.
     """
-    if not header:
-        return MIN
-    negotiated_version = _NEGOTIATED.get(header)
-    if negotiated_version is not None:
-        return negotiated_version
-    version = _parse(version_asked_for(header, SERVICE_TYPE))
-    if len(_NEGOTIATED) < _NEGOTIATED_LIMIT and len(header) <= _NEGOTIATED_LENGTH:
-        _NEGOTIATED[header] = version
-    return version
+    return _parse(version_asked_for(header, SERVICE_TYPE)) if header else MIN
 
 
 def version_asked_for(header: str, service_type: str) -> str | None:

@@ -78,9 +78,12 @@ def warn_of_file(conf: cfg.ConfigOpts) -> None:
         LOG.warning("%s", problem)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Caller:
-    """The sender of a request, as authenticated in front of the API."""
+    """The sender of a request, as authenticated in front of the API.
+
+    The same one for all its requests, by which decisions are remembered.
+    """
 
     user_id: str | None
     project_id: str | None = None
@@ -89,17 +92,6 @@ class Caller:
     domain_id: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further attributes, for the rules of an operator's policy file."""
-
-    def identity(self) -> tuple[object, ...]:
-        """Return all that a rule can depend on, as a key; `details` must have hashable values."""
-        return (
-            self.user_id,
-            self.project_id,
-            self.roles,
-            self.system_scope,
-            self.domain_id,
-            *self.details.items(),
-        )
 
     def credentials(self) -> dict[str, Any]:
         """Return the attributes that rules are evaluated against."""
@@ -171,7 +163,7 @@ class _Rules:
         # The same few services send the same requests all day, and a rule is slow to evaluate.
         self._decisions: dict[tuple[object, ...], bool] = {}
 
-    def allow(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
+    def allow(self, rule: str, caller: Caller, target: Mapping[str, Any] | None) -> bool:
         """Return whether a rule allows the caller.
 
         Decisions of the default rules are cached; those of an operator's rules are not, as a rule
@@ -181,7 +173,7 @@ class _Rules:
         """
         if self._enforcer.file_rules:
             return self._evaluate(rule, caller, target)
-        question = (rule, *target.items(), *caller.identity())
+        question = (rule, caller, *(target.items() if target is not None else ()))
         is_allowed = self._decisions.get(question)
         if is_allowed is None:
             if len(self._decisions) >= DECISIONS_KEPT:
@@ -189,7 +181,9 @@ class _Rules:
             is_allowed = self._decisions[question] = self._evaluate(rule, caller, target)
         return is_allowed
 
-    def _evaluate(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
+    def _evaluate(self, rule: str, caller: Caller, target: Mapping[str, Any] | None) -> bool:
+        if target is None:
+            target = {"project_id": caller.project_id, "user_id": caller.user_id}
         try:
             return bool(self._enforcer.authorize(rule, target, caller.credentials()))
         except (KeyError, OSError, RuntimeError) as error:
@@ -228,12 +222,10 @@ class Enforcer:
         if caller.system_scope or caller.domain_id:
             # Every rule is of project scope; the published server names only the rule here.
             raise errors.Forbidden(rule)
-        if target is None:
-            target = {"project_id": caller.project_id, "user_id": caller.user_id}
-        with self._turn:
-            self._follow_files()
-            rules = self._rules
-        if not rules.allow(rule, caller, target):
+        if self._enforcer.policy_path is not None or time.monotonic() >= self._next_search:
+            with self._turn:
+                self._follow_files()
+        if not self._rules.allow(rule, caller, target):
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
 
     def _follow_files(self) -> None:
@@ -243,10 +235,7 @@ class Enforcer:
         might appear costs more, and is done once a second.
         """
         enforcer = self._enforcer
-        now = time.monotonic()
-        if enforcer.policy_path is None and now < self._next_search:
-            return
-        self._next_search = now + SECONDS_BETWEEN_SEARCHES
+        self._next_search = time.monotonic() + SECONDS_BETWEEN_SEARCHES
         rules, file_rules = enforcer.rules, enforcer.file_rules
         enforcer.use_conf = True
         try:
