@@ -5,8 +5,9 @@ full is never tried again below. What makes it cheap:
 
 * **symmetric items** (same amounts, same providers eligible, same rules) are placed in ascending
   order only; the other orders are permutations of one that works, made from it without a search;
-* **free items** (the last ones, where each choice works: one item, or symmetric ones that cannot
-  meet at a position) take all combinations of their choices, without a search either;
+* **free items** (the last ones, where each choice works: one item, symmetric ones that cannot meet
+  at a position, or others with the same choices of which each has a provider to itself) take all
+  combinations or orders of their choices, without a search either;
 * **bounds** (`look_ahead`) refuse a branch that cannot hold what is left; a tree that cannot
   hold the items at all has a `contradiction`, and no solver is made for it;
 * **same_subtree** narrows the positions of an item to the subtrees that can still have a top;
@@ -28,8 +29,8 @@ The stack, for items in the order in which they are placed::
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, islice
-from math import comb
+from itertools import combinations, islice, permutations
+from math import comb, perm
 
 from placement_server.candidates.limits import sizes
 from placement_server.candidates.limits.memory import Account
@@ -81,7 +82,8 @@ class Solver:
     :param shuffle: visit positions in a random order instead of the ascending one.
     :param account: counts what grows while the search goes on.
     :ivar symmetric_items: the sets of items whose placements are yielded in one order only.
-    :ivar free_step: the step from which on every combination of the choices is a placement.
+    :ivar free_step: the step from which on every combination of the choices is a placement, or
+        every order of them, where the items are not symmetric.
     """
 
     def __init__(
@@ -138,7 +140,25 @@ class Solver:
             or self.plan.one_per_tree
             or self.look_ahead.subtrees_of[item]
         )
-        return last if is_tied or not self._are_apart(item) else first
+        if is_tied or not self._are_apart(item):
+            return last
+        while first and self._has_the_same_choices(first - 1, item):
+            first -= 1
+        return first
+
+    def _has_the_same_choices(self, step: int, item: int) -> bool:
+        """Check whether the item of a step may change places with another in any placement.
+
+        Each has a provider to itself, so there are no sums of amounts to look at.
+        """
+        ahead, items, eligible = self.look_ahead, self.plan.items, self.problem.eligible
+        other = self.sequence[step]
+        return (
+            not any(self.is_symmetric[step:])
+            and all(ahead.exclusive[number] and not self.wants[number] for number in (item, other))
+            and not ahead.subtrees_of[other]
+            and (items[other].is_named, eligible[other]) == (items[item].is_named, eligible[item])
+        )
 
     def _are_apart(self, item: int) -> bool:
         """Check whether no position holds two items that are symmetric to this one."""
@@ -154,8 +174,13 @@ class Solver:
     def _combinations(self, choices: list[int], placed_positions: list[int]) -> Iterator[Positions]:
         """Yield the placements of the free items on some choices."""
         items = self.sequence[self.free_step :]
-        placements = variants(items, combinations(choices, len(items)), tuple(placed_positions))
-        for begun_count in range(0, comb(len(choices), len(items)), _BETWEEN_TICKS):
+        ways: Iterator[tuple[int, ...]]
+        if self.is_symmetric[-1]:
+            count, ways = comb(len(choices), len(items)), combinations(choices, len(items))
+        else:
+            count, ways = perm(len(choices), len(items)), permutations(choices, len(items))
+        placements = variants(items, ways, tuple(placed_positions))
+        for begun_count in range(0, count, _BETWEEN_TICKS):
             if begun_count:
                 self.tick()
             yield from islice(placements, _BETWEEN_TICKS)
