@@ -31,6 +31,9 @@ _URI_SHOWN: Final = 2000
 _PLAIN_IN_PATH: Final = "/:=&?~#+!$,;'@()*[]{}<>|^`\\"
 """Punctuation that a URI in the log shows as it is."""
 
+_PLAIN_TEXT: Final = re.compile(r"[\w/:=&?,.~-]*", re.ASCII)
+"""What most URIs consist of, which is shown as it is."""
+
 CALLER_KEY: Final = "placement_server.caller"
 """Where the authentication leaves the caller for the API."""
 
@@ -261,6 +264,8 @@ def shown_uri(environ: errors.Environ) -> str:
 
 
 def _quote(text: str, plain: str) -> str:
+    if _PLAIN_TEXT.fullmatch(text):
+        return text
     return quote(text[:_URI_SHOWN].encode("latin-1", "replace"), safe=plain)
 
 

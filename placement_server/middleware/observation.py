@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 REQUEST_LOG = logging.getLogger("placement_server.requestlog")
 """Operators filter and scrape by this name."""
 
+_LINE: Final = '%s "%s %s" status: %s len: %s microversion: %s'
+
 _REQUEST_ID: Final = re.compile(
     r"req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
 )
@@ -108,13 +110,18 @@ class Observation:
 
     @staticmethod
     def _log(environ: dict[str, Any], status: str, headers: list[tuple[str, str]]) -> None:
-        length = next((value for name, value in headers if name.lower() == "content-length"), "-")
-        REQUEST_LOG.info(
-            '%s "%s %s" status: %s len: %s microversion: %s',
+        # it is among the last
+        lengths = (value for name, value in reversed(headers) if name.lower() == "content-length")
+        arguments = (
             environ.get("REMOTE_ADDR", "-"),
             environ["REQUEST_METHOD"],
             shown_uri(environ),
             status[:3],
-            length,
+            next(lengths, "-"),
             environ.get(VERSION_KEY, "-"),
         )
+        # without the search for the caller
+        record = REQUEST_LOG.makeRecord(
+            REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, arguments, None
+        )
+        REQUEST_LOG.handle(record)

@@ -1,5 +1,6 @@
 """Lines of a program's log: those of oslo.log, with the text of an error once."""
 
+import copy
 import logging
 import sys
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from oslo_config import cfg
+from oslo_context import context
 from oslo_log import formatters, log
 
 from compute_agent.programs import log_lines
@@ -27,13 +29,17 @@ def log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     root.setLevel(level)
 
 
-def set_up(log_file: Path, **options: object) -> None:
+def configured(**options: object) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     conf([], default_config_files=[], default_config_dirs=[])
-    for name, value in {"log_file": str(log_file), **options}.items():
+    for name, value in options.items():
         conf.set_override(name, value)
-    log_lines.set_up(conf, "placement")
+    return conf
+
+
+def set_up(log_file: Path, **options: object) -> None:
+    log_lines.set_up(configured(log_file=str(log_file), **options), "placement")
 
 
 def fail() -> None:
@@ -65,3 +71,48 @@ def test_other_formatters_are_left_alone(log_file: Path) -> None:
     set_up(log_file, use_json=True)
     [formatter] = {type(handler.formatter) for handler in logging.getLogger().handlers[-1:]}
     assert formatter is formatters.JSONFormatter
+
+
+@pytest.mark.parametrize("is_of_request", [True, False])
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.ERROR])
+@pytest.mark.parametrize("is_of_error", [True, False])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {},
+        {"logging_exception_prefix": "%(asctime)s %(isotime)s %(instance)s"},
+        {
+            "logging_context_format_string": "%(isotime)s %(project)s %(version)s %(resource)s "
+            "%(color)s%(user)s %(project_id)s %(error_summary)s %(threadName)s: %(message)s",
+            "logging_user_identity_format": "%(user)s %(tenant)s",
+        },
+    ],
+)
+def test_lines_are_those_of_oslo_log(
+    texts: dict[str, str], is_of_error: bool, level: int, is_of_request: bool
+) -> None:
+    conf = configured(**texts)
+    error = None
+    if is_of_error:
+        try:
+            fail()
+        except OSError:
+            error = sys.exc_info()
+    record = LOGGER.makeRecord("placement", level, __file__, 1, "%s, %s", (1, "two"), error)
+    if is_of_request:
+        record.context = context.RequestContext(
+            user_id="me", request_id="req-1", global_request_id="req-2", overwrite=False
+        )
+    own, other = (
+        formatter(copy.copy(record))
+        for formatter in (
+            log_lines.Lines(conf, "placement").format,
+            formatters.ContextFormatter(
+                project="placement",
+                version=log_lines.__version__,
+                datefmt=conf.log_date_format,
+                config=conf,
+            ).format,
+        )
+    )
+    assert own == other
