@@ -188,7 +188,8 @@ def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) ->
     columns.inventory_start.extend(np.cumsum(np.bincount(slot, minlength=slots.count)))
     columns.inventory_class.extend(classes)
     places = np.empty(len(order), dtype=np.int32)
-    for class_id in np.unique(classes).tolist():
+    # np.unique would import numpy.ma, which takes longer than all this for thousands of hosts
+    for class_id in np.flatnonzero(np.bincount(classes)).tolist():
         of_class = np.flatnonzero(classes == class_id)
         places[of_class] = np.arange(len(of_class))
         at = order.take(of_class)

@@ -265,7 +265,8 @@ def _news_without_gaps(batches: Batches, limit: int) -> str:
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
     """Return the highest ids among the changes, ascending."""
-    return sorted(tx.execute(_NEWEST_IDS.limit(count)).scalars())
+    rows = plain.whole_rows(tx.connection, _NEWEST_IDS.limit(count))
+    return [number for (number,) in reversed(rows)]
 
 
 def _rows(tx: ReadTransaction, statement: str, ids: Sequence[int]) -> Iterator[Any]:
