@@ -147,8 +147,8 @@ class ChangeRow:
 def names(tx: ReadTransaction) -> NameRows:
     """Read the names of all resource classes and traits."""
     return NameRows(
-        {name: number for number, name in tx.execute(_CLASS_NAMES)},
-        {name: number for number, name in tx.execute(_TRAIT_NAMES)},
+        {name: number for number, name in plain.whole_rows(tx.connection, _CLASS_NAMES)},
+        {name: number for number, name in plain.whole_rows(tx.connection, _TRAIT_NAMES)},
     )
 
 
