@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, compress
+from typing import Any, Final, NamedTuple, overload
 
 from compute_agent.fitting.plan import Cost
+from compute_agent.request.guest_numa import is_special
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,
     ProviderSummary,
+    UnreadCandidates,
     ancestry,
 )
 
@@ -74,6 +78,21 @@ class HostState(NamedTuple):
         """Return what is left of a class in the whole tree."""
         return sum(provider.free(resource_class) for provider in self.tree)
 
+    def free_where_taken(self, classes: frozenset[str]) -> int:
+        """Return what is left of classes on the providers of which the first candidate takes any.
+
+        Where it takes none, the whole tree counts.
+        """
+        giving = [
+            self.providers[uuid]
+            for candidate in self.candidates[:1]
+            for uuid, amounts in candidate.allocations.items()
+            if not classes.isdisjoint(amounts)
+        ]
+        if self.candidates and not giving:
+            return sum(map(self.free, classes))
+        return sum(provider.free(name) for provider in giving for name in classes)
+
     def capacity(self, resource_class: str) -> int:
         """Return how much of a class the whole tree has."""
         return sum(provider.capacity(resource_class) for provider in self.tree)
@@ -107,6 +126,213 @@ class HostState(NamedTuple):
         )
 
 
+class Hosts(Sequence[HostState]):
+    """The hosts of one request, with what filters and weighers look at of all of them.
+
+    Each of these is found out once, and not at all where nothing looks at it.
+    """
+
+    def __init__(self, hosts: Iterable[HostState] = ()) -> None:
+        self._hosts = tuple(hosts)
+
+    @classmethod
+    def of(cls, hosts: Iterable[HostState]) -> Hosts:
+        """Return hosts as they are here."""
+        return hosts if isinstance(hosts, Hosts) else cls(hosts)
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._hosts)
+
+    @overload
+    def __getitem__(self, place: int) -> HostState: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[HostState]: ...
+    def __getitem__(self, place: int | slice) -> HostState | list[HostState]:
+        """Return one of them, or some."""
+        return list(self._hosts[place]) if isinstance(place, slice) else self._hosts[place]
+
+    def where(self, conditions: Iterable[object]) -> Hosts:
+        """Return those for which a condition holds, given in their order."""
+        return Hosts(compress(self._hosts, conditions))
+
+    @property
+    def offering(self) -> Hosts:
+        """Those that have a candidate."""
+        return self.where([host.candidates for host in self._hosts])
+
+    @cached_property
+    def uuids(self) -> Sequence[str]:
+        """The roots."""
+        return [host.uuid for host in self._hosts]
+
+    @cached_property
+    def announcements(self) -> Sequence[tuple[Announcement | None, bool]]:
+        """What their agents announce, and whether these are alive."""
+        return [(host.announcement, host.alive) for host in self._hosts]
+
+    def names(self, most: int) -> tuple[str, ...]:
+        """Return the names of the first ones."""
+        return tuple(host.name for host in self[:most])
+
+    def free(self, classes: frozenset[str]) -> list[int]:
+        """Return what is free on the providers that the first candidate takes classes from.
+
+        Where it takes none of them, the whole tree counts.
+        """
+        return [host.free_where_taken(classes) for host in self]
+
+    def having(self, trait: str) -> list[bool]:
+        """Return of which the root has a trait."""
+        roots = [host.providers.get(host.uuid) for host in self]
+        return [root is not None and trait in root.traits for root in roots]
+
+    @cached_property
+    def has_special_classes(self) -> bool:
+        """Whether any provider has devices or the like."""
+        providers = chain.from_iterable(host.providers.values() for host in self._hosts)
+        return any(map(is_special, set[str]().union(*[provider.counts for provider in providers])))
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a plan was made of any."""
+        return any(host.cost for host in self._hosts)
+
+    @property
+    def has_aggregates(self) -> bool:
+        """Whether any may be in an aggregate that weighers look at."""
+        return any(host.aggregates for host in self._hosts)
+
+    def after_claim(self, host: HostState, candidate: Candidate) -> Hosts:
+        """Return the hosts with what a claim on one of them takes, and what still fits."""
+        return Hosts(
+            other.using(candidate, claimed_count=int(other.uuid == host.uuid)) for other in self
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HostOffers:
+    """What hosts are made of when they are looked at.
+
+    :ivar roots: of the hosts, in placement's order.
+    :ivar announcements: of each, and whether its agent is alive.
+    :ivar names: by root.
+    :ivar make: makes the host at a place.
+    :ivar has_aggregates: whether any may be in an aggregate that weighers look at.
+    """
+
+    answer: UnreadCandidates
+    roots: Sequence[str]
+    announcements: Sequence[tuple[Announcement | None, bool]]
+    names: Mapping[str, str]
+    make: Callable[[int], HostState]
+    has_aggregates: bool
+
+
+_NONE: Final = {"capacity": 0, "used": 0}
+
+
+class OfferedHosts(Hosts):
+    """Hosts that placement offers, each of which is made when it is looked at.
+
+    :param places: of the hosts in what is offered.
+    :param changed: by place, hosts that are used further by now.
+    """
+
+    def __init__(
+        self, offers: HostOffers, places: Sequence[int], changed: Mapping[int, HostState]
+    ) -> None:
+        self._offers = offers
+        self._places = places
+        self._made = dict(changed)
+        self._changed = changed
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._places)
+
+    def __getitem__(self, place: Any) -> Any:
+        """Return one of them, or some."""
+        if isinstance(place, slice):
+            return list(map(self._host_at, self._places[place]))
+        return self._host_at(self._places[place])
+
+    def _host_at(self, place: int) -> HostState:
+        host = self._made.get(place)
+        if host is None:
+            host = self._made[place] = self._offers.make(place)
+        return host
+
+    def where(self, conditions: Iterable[object]) -> Hosts:
+        """See `Hosts`."""
+        return OfferedHosts(self._offers, list(compress(self._places, conditions)), self._changed)
+
+    @property
+    def offering(self) -> Hosts:
+        """See `Hosts`."""
+        if not self._changed:
+            return self
+        has_any = {place: bool(host.candidates) for place, host in self._changed.items()}
+        return self.where([has_any.get(place, True) for place in self._places])
+
+    @cached_property
+    def uuids(self) -> Sequence[str]:
+        """See `Hosts`."""
+        return list(map(self._offers.roots.__getitem__, self._places))
+
+    def names(self, most: int) -> tuple[str, ...]:
+        """See `Hosts`."""
+        return tuple(self._offers.names.get(root, root) for root in self.uuids[:most])
+
+    @cached_property
+    def announcements(self) -> Sequence[tuple[Announcement | None, bool]]:
+        """See `Hosts`."""
+        return list(map(self._offers.announcements.__getitem__, self._places))
+
+    def free(self, classes: frozenset[str]) -> list[int]:
+        """See `Hosts`; in columns where each host is one provider."""
+        counts = self._offers.answer.lone_counts(self.uuids)
+        if counts is None or self._changed:
+            return super().free(classes)
+        free_amounts = [0] * len(counts)
+        for name in classes & set[str]().union(*counts):
+            column = [of_class.get(name, _NONE) for of_class in counts]
+            left = [count["capacity"] - count["used"] for count in column]
+            free_amounts = [
+                free + more if more > 0 else free
+                for free, more in zip(free_amounts, left, strict=True)
+            ]
+        return free_amounts
+
+    def having(self, trait: str) -> list[bool]:
+        """See `Hosts`."""
+        return self._offers.answer.having(trait, self.uuids)
+
+    @cached_property
+    def has_special_classes(self) -> bool:
+        """See `Hosts`."""
+        return any(map(is_special, self._offers.answer.classes()))
+
+    @property
+    def is_planned(self) -> bool:
+        """See `Hosts`."""
+        return False
+
+    @property
+    def has_aggregates(self) -> bool:
+        """See `Hosts`."""
+        return self._offers.has_aggregates
+
+    def after_claim(self, host: HostState, candidate: Candidate) -> Hosts:
+        """See `Hosts`."""
+        own_tree = {provider.uuid for provider in host.tree}
+        if not own_tree >= candidate.allocations.keys():
+            return super().after_claim(host, candidate)
+        place = self._places[self.uuids.index(host.uuid)]
+        used_host = self._host_at(place).using(candidate, claimed_count=1)
+        return OfferedHosts(self._offers, self._places, {**self._changed, place: used_host})
+
+
 def fits(candidate: Candidate, providers: Mapping[str, ProviderSummary]) -> bool:
     """Whether every provider has as much left as a candidate takes from it."""
     return all(
@@ -119,9 +345,10 @@ def fits(candidate: Candidate, providers: Mapping[str, ProviderSummary]) -> bool
 def merge(answers: Iterable[AllocationCandidates]) -> AllocationCandidates:
     """Return several answers as one; a candidate that is in two of them is taken once."""
     answers = tuple(answers)
-    offering = [answer for answer in answers if answer.candidates]
+    offering = [answer for answer in answers if answer]
     if len(offering) == 1:
-        return replace(offering[0], returned_count=sum(answer.returned_count for answer in answers))
+        offering[0].returned_count = sum(answer.returned_count for answer in answers)
+        return offering[0]
     providers: dict[str, ProviderSummary] = {}
     candidates: dict[tuple[object, ...], Candidate] = {}
     returned_count = 0
@@ -131,14 +358,6 @@ def merge(answers: Iterable[AllocationCandidates]) -> AllocationCandidates:
         for candidate in answer.candidates:
             candidates.setdefault(_identity(candidate), candidate)
     return AllocationCandidates(tuple(candidates.values()), providers, returned_count)
-
-
-def by_root(answer: AllocationCandidates) -> dict[str, tuple[Candidate, ...]]:
-    """Return the candidates by the root of their host, in placement's order."""
-    candidates_by_root: dict[str, list[Candidate]] = {}
-    for candidate in answer.candidates:
-        candidates_by_root.setdefault(candidate.root, []).append(candidate)
-    return {root: tuple(candidates) for root, candidates in candidates_by_root.items()}
 
 
 def _identity(candidate: Candidate) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -32,7 +32,7 @@ from compute_agent.scheduler.claiming.together import (
 )
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
-from compute_agent.scheduler.host_state import NO_CELL, HostState
+from compute_agent.scheduler.host_state import NO_CELL, Hosts, HostState
 from compute_agent.scheduler.outcomes.causes import LostClaim
 from compute_agent.scheduler.outcomes.observer import Observer, Outcome
 from compute_agent.scheduler.placement.candidates import Candidate
@@ -226,7 +226,7 @@ class Scheduler:
 
     def _place_together(
         self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
-    ) -> tuple[list[PlacedInstance], list[HostState]]:
+    ) -> tuple[list[PlacedInstance], Hosts]:
         order_hosts = partial(self._order, members=found_hosts.members)
         together = InstancesTogether(
             self._placement, self._search, order_hosts, self._give_back, self._observer
@@ -240,9 +240,9 @@ class Scheduler:
         found_hosts: SearchResult,
         claims: Claims,
         alternates: bool,
-    ) -> tuple[list[PlacedInstance], list[HostState]]:
+    ) -> tuple[list[PlacedInstance], Hosts]:
         chosen_hosts: list[PlacedInstance] = []
-        remaining_hosts, held_claims = list(found_hosts.hosts), dict[str, Candidate]()
+        remaining_hosts, held_claims = found_hosts.hosts, dict[str, Candidate]()
         try:
             for instance in instances:
                 place = self._place(
@@ -250,7 +250,7 @@ class Scheduler:
                 )
                 chosen_hosts.append(place)
                 if alternates or len(chosen_hosts) < len(instances):
-                    remaining_hosts = _with_claim(remaining_hosts, place)
+                    remaining_hosts = remaining_hosts.after_claim(place.host, place.candidate)
                 spec = with_group_host(spec, place.host.name)
         except BaseException:
             claims.give_back(held_claims)
@@ -266,7 +266,7 @@ class Scheduler:
         self,
         spec: RequestSpec,
         instance: str,
-        hosts: Sequence[HostState],
+        hosts: Hosts,
         found_hosts: SearchResult,
         held_claims: dict[str, Candidate],
         claims: Claims,
@@ -276,11 +276,11 @@ class Scheduler:
         `held_claims` gets what the instance holds, or may hold if the answer to its claim was lost.
         """
         causes, lost_claims = found_hosts.causes, list[LostClaim]()
-        fitting_hosts = list(hosts)
+        fitting_hosts = hosts
         if held_claims:
             fitting_hosts, drops = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(drops))
-        usable = [host for host in fitting_hosts if host.candidates]
+        usable = fitting_hosts.offering
         members, refused = found_hosts.members, list[HostState]()
         for ordered_host in self._order(spec, usable, instance, members):
             host = found_hosts.best_first(ordered_host)
@@ -387,23 +387,16 @@ class Scheduler:
         chosen_hosts: Sequence[PlacedInstance],
         instance: str,
         members: GroupMembers,
-    ) -> list[HostState]:
+    ) -> Iterable[HostState]:
         taken_hosts = {place.host.uuid for place in chosen_hosts}
         fitting_hosts, _ = self._search.run_filters_again(hosts, spec)
-        spare = [host for host in fitting_hosts if host.uuid not in taken_hosts and host.candidates]
-        return list(self._order(spec, spare, instance, members))
+        spare = fitting_hosts.where([uuid not in taken_hosts for uuid in fitting_hosts.uuids])
+        ordered_hosts = self._order(spec, spare.offering, instance, members)
+        return list(ordered_hosts) if len(chosen_hosts) > 1 else ordered_hosts
 
     def _of_cell(
-        self, cell: str, spare: Sequence[HostState], members: GroupMembers
+        self, cell: str, spare: Iterable[HostState], members: GroupMembers
     ) -> Iterator[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""
         usable = (host for host in spare if host.cell == cell and not members.crowding(host))
         return islice(usable, self._options.max_attempts - 1)
-
-
-def _with_claim(hosts: Sequence[HostState], place: PlacedInstance) -> list[HostState]:
-    """Return the hosts with what a claim takes from them."""
-    return [
-        host.using(place.candidate, claimed_count=int(host.uuid == place.host.uuid))
-        for host in hosts
-    ]

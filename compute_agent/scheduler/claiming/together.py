@@ -22,7 +22,7 @@ from compute_agent.placement.responses import NoCapacity
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.claims import GiveBack, lost_claim, lost_to_the_group
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.host_state import HostState, fits
+from compute_agent.scheduler.host_state import Hosts, HostState, fits
 from compute_agent.scheduler.outcomes.causes import LostClaim
 from compute_agent.scheduler.outcomes.observer import Observer, Outcome
 from compute_agent.scheduler.placement.candidates import Candidate
@@ -122,7 +122,7 @@ class InstancesTogether:
 
     def place(
         self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
-    ) -> tuple[list[PlacedInstance], list[HostState]]:
+    ) -> tuple[list[PlacedInstance], Hosts]:
         """Claim a host for each instance; return them, and all hosts as they are afterwards.
 
         :raises NoValidHost: one instance fits nowhere; nothing is claimed.
@@ -130,7 +130,7 @@ class InstancesTogether:
         :raises PlacementUnavailable: placement does not answer; nothing is claimed, or it is in the
             journal and given back as soon as placement answers.
         """
-        hosts, lost_claims, unnamed_count = list(found_hosts.hosts), list[LostClaim](), 0
+        hosts, lost_claims, unnamed_count = found_hosts.hosts, list[LostClaim](), 0
         for _ in range(ROUNDS):
             placed_instances, hosts_after = self._plan(
                 spec, instances, hosts, found_hosts, lost_claims
@@ -161,7 +161,7 @@ class InstancesTogether:
             if unnamed_count == UNNAMED_REFUSALS:
                 break
             found_hosts = self.search.find(spec)
-            hosts = list(found_hosts.hosts)
+            hosts = found_hosts.hosts
         causes = found_hosts.causes.with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
 
@@ -169,18 +169,18 @@ class InstancesTogether:
         self,
         spec: RequestSpec,
         instances: Sequence[str],
-        hosts: Sequence[HostState],
+        hosts: Hosts,
         found_hosts: SearchResult,
         lost_claims: Sequence[LostClaim],
-    ) -> tuple[list[PlacedInstance], list[HostState]]:
+    ) -> tuple[list[PlacedInstance], Hosts]:
         placed_instances: list[PlacedInstance] = []
-        remaining_hosts, causes = list(hosts), found_hosts.causes
+        remaining_hosts, causes = hosts, found_hosts.causes
         for instance in instances:
             fitting_hosts = remaining_hosts
             if placed_instances:
                 fitting_hosts, drops = self.search.run_filters_again(remaining_hosts, spec)
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(drops))
-            usable = [host for host in fitting_hosts if host.candidates]
+            usable = fitting_hosts.offering
             ordered_hosts = self.order_hosts(spec, usable, instance)
             with_room = filterfalse(found_hosts.members.crowding, ordered_hosts)
             planned_hosts = map(found_hosts.best_first, with_room)
@@ -194,10 +194,7 @@ class InstancesTogether:
             candidate = host.candidates[0]
             placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)
-            remaining_hosts = [
-                other.using(candidate, claimed_count=int(other.uuid == host.uuid))
-                for other in remaining_hosts
-            ]
+            remaining_hosts = remaining_hosts.after_claim(host, candidate)
         return placed_instances, remaining_hosts
 
     def _claim(
@@ -279,14 +276,14 @@ def _lost_claim(placed_instances: Sequence[PlacedInstance], refusal: NoCapacity)
 
 def _without_shortage(
     hosts: Sequence[HostState], placed_instances: Sequence[PlacedInstance], refusal: NoCapacity
-) -> list[HostState]:
+) -> Hosts:
     """Return hosts on which the provider that was short has less than was asked of it."""
     uuid, name = refusal.provider, refusal.resource_class
     amount = sum(place.candidate.amount(uuid, name) for place in placed_instances)
-    return [
+    return Hosts(
         _with_less(host, uuid, name, amount - 1) if uuid in host.providers else host
         for host in hosts
-    ]
+    )
 
 
 def _with_less(host: HostState, uuid: str, name: str, free: int) -> HostState:

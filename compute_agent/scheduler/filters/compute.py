@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from oslo_utils import versionutils
 
@@ -13,7 +13,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.facts import fact as fact_of
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.host_state import Hosts, HostState
 
 
 class ComputeFilter(HostFilter):
@@ -22,21 +22,24 @@ class ComputeFilter(HostFilter):
     Without a bus every host counts as alive; the trait that marks a disabled host still holds.
     """
 
-    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
-        """Return whether the host is enabled and alive."""
-        return not self.reason(host, spec)
+    def filter_all(self, hosts: Sequence[HostState], _spec: RequestSpec) -> Hosts:
+        """Return the hosts that are enabled and alive."""
+        found = Hosts.of(hosts)
+        passes = [
+            is_alive and not is_disabled and (not said or said.enabled)
+            for (said, is_alive), is_disabled in zip(
+                found.announcements, found.having(COMPUTE_STATUS_DISABLED), strict=True
+            )
+        ]
+        return found if all(passes) else found.where(passes)
 
     def reason(self, host: HostState, _spec: RequestSpec) -> str:
         """Return why the host cannot be used now."""
-        announcement = host.announcement
         if not host.alive:
             return "its agent is silent"
-        if announcement is not None and not announcement.enabled:
+        if host.announcement is not None and not host.announcement.enabled:
             return "disabled, as its agent announces"
-        root = host.providers.get(host.uuid)
-        if root is not None and COMPUTE_STATUS_DISABLED in root.traits:
-            return "disabled in placement"
-        return ""
+        return "disabled in placement"
 
 
 _SCOPE = "capabilities"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compute_agent.request.pci_aliases import PciAlias
@@ -55,7 +55,7 @@ class HostFilter:
             f"project {spec.project_id}"
         )
 
-    def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
+    def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterable[HostState]:
         """Yield the hosts that may take the request `spec`."""
         return (host for host in hosts if self.host_passes(host, spec))
 

@@ -52,6 +52,11 @@ class Aggregates:
             self._by_host.update(by_host)
         return self._by_host.get(name, ())
 
+    @property
+    def have_multipliers(self) -> bool:
+        """Whether any has a multiplier of a weigher."""
+        return any(key.endswith("_weight_multiplier") for a in self.all for key in a.metadata)
+
     def where(self, key: str, value: str) -> frozenset[str]:
         """Return the uuids of the aggregates whose metadata `key` is `value`."""
         return frozenset(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent.placement.allocations.amounts import Amounts, as_request
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
@@ -16,19 +17,18 @@ from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 ANYWHERE = ("preferred", "socket")
 """Policies of devices that need not be on a cell of the guest."""
+Counts: TypeAlias = Mapping[str, Mapping[str, int]]
+"""`capacity` and `used` by resource class, as placement writes them."""
 _LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)
 
 
 class ProviderSummary(NamedTuple):
-    """One provider as placement sums it up: what it has, what is used, where it hangs.
-
-    :ivar counts: `capacity` and `used` by resource class, as placement writes them.
-    """
+    """One provider as placement sums it up: what it has, what is used, where it hangs."""
 
     uuid: str
     root: str
     parent: str | None = None
-    counts: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    counts: Counts = MappingProxyType({})
     traits: frozenset[str] = frozenset()
 
     @property
@@ -85,24 +85,66 @@ class Candidate(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
 class AllocationCandidates:
     """Candidates in placement's order, and the summaries by provider."""
 
-    candidates: tuple[Candidate, ...] = ()
-    providers: Mapping[str, ProviderSummary] = field(default_factory=dict)
-    returned_count: int = 0
-    _trees: dict[str, dict[str, ProviderSummary]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
+    def __init__(
+        self,
+        candidates: Sequence[Candidate] = (),
+        providers: Mapping[str, ProviderSummary] = MappingProxyType({}),
+        returned_count: int = 0,
+    ) -> None:
+        self._given = tuple(candidates), providers
+        self.returned_count = returned_count
+
+    def __bool__(self) -> bool:
+        """Whether there is any candidate."""
+        return bool(self.candidates)
+
+    def __len__(self) -> int:
+        """Count the candidates."""
+        return len(self.candidates)
+
+    def has_shape(self, shape: str) -> bool:
+        """Return whether any candidate is of a shape."""
+        return any(candidate.shape == shape for candidate in self.candidates)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidates of all hosts."""
+        return self._given[0]
+
+    @cached_property
+    def providers(self) -> Mapping[str, ProviderSummary]:
+        """Every provider of the trees, and the shared ones, by uuid."""
+        return self._given[1]
+
+    @cached_property
+    def _by_root(self) -> Mapping[str, Sequence[Candidate]]:
+        by_root: dict[str, list[Candidate]] = {}
+        for candidate in self.candidates:
+            by_root.setdefault(candidate.root, []).append(candidate)
+        return by_root
 
     @property
-    def trees(self) -> Mapping[str, Mapping[str, ProviderSummary]]:
-        """The providers of each tree by uuid, by root."""
-        if not self._trees:
-            for uuid, provider in self.providers.items():
-                self._trees.setdefault(provider.root, {})[uuid] = provider
-        return self._trees
+    def roots(self) -> Sequence[str]:
+        """The roots of the hosts that have candidates, in placement's order."""
+        return list(self._by_root)
+
+    def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
+        """Return the providers of a host, with those that its candidates use, and these."""
+        candidates = self._by_root[root]
+        used_uuids = {uuid for candidate in candidates for uuid in candidate.allocations}
+        uuids = dict.fromkeys((*self.trees[root], *used_uuids))
+        return {uuid: self.providers[uuid] for uuid in uuids}, candidates
+
+    @cached_property
+    def trees(self) -> Mapping[str, Sequence[str]]:
+        """The providers of each tree, by root."""
+        trees: dict[str, list[str]] = {}
+        for uuid, provider in self.providers.items():
+            trees.setdefault(provider.root, []).append(uuid)
+        return trees
 
     @property
     def nested_roots(self) -> frozenset[str]:
@@ -110,6 +152,111 @@ class AllocationCandidates:
         return frozenset(
             provider.root for provider in self.providers.values() if HW_NUMA_ROOT in provider.traits
         )
+
+
+class UnreadCandidates(AllocationCandidates):
+    """Placement's answer as it came, of which only that is read which is looked at.
+
+    Of a thousand hosts one is claimed, and nothing but amounts is looked at of the others.
+
+    :ivar requests: by the root of their host.
+    """
+
+    def __init__(
+        self,
+        summaries: Mapping[str, Any],
+        requests: Mapping[str, Sequence[Mapping[str, Any]]],
+        returned_count: int,
+        shape: str,
+    ) -> None:
+        self.returned_count = returned_count
+        self.requests = requests
+        self._summaries = summaries
+        self._shape = shape
+
+    def __bool__(self) -> bool:
+        """Whether there is any candidate."""
+        return bool(self.requests)
+
+    def __len__(self) -> int:
+        """Count the candidates."""
+        return sum(map(len, self.requests.values()))
+
+    @cached_property
+    def has_lone_roots(self) -> bool:
+        """Whether each host is one provider, and nothing is shared."""
+        return self._summaries.keys() == self.requests.keys()
+
+    def has_shape(self, shape: str) -> bool:
+        """See `AllocationCandidates`."""
+        return self._shape == shape and bool(self)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """See `AllocationCandidates`."""
+        return tuple(chain.from_iterable(map(self._candidates_of, self.requests)))
+
+    @cached_property
+    def providers(self) -> Mapping[str, ProviderSummary]:
+        """See `AllocationCandidates`."""
+        return self._summaries_of(self._summaries)
+
+    @cached_property
+    def trees(self) -> Mapping[str, Sequence[str]]:
+        """See `AllocationCandidates`."""
+        trees: dict[str, list[str]] = {}
+        with _reading():
+            for uuid, body in self._summaries.items():
+                trees.setdefault(body["root_provider_uuid"], []).append(uuid)
+        return trees
+
+    @property
+    def nested_roots(self) -> frozenset[str]:
+        """See `AllocationCandidates`."""
+        if self.has_lone_roots:
+            # placement was asked for none that is a cell itself
+            return frozenset()
+        with _reading():
+            return frozenset(
+                body["root_provider_uuid"]
+                for body in self._summaries.values()
+                if HW_NUMA_ROOT in body["traits"]
+            )
+
+    @property
+    def roots(self) -> Sequence[str]:
+        """See `AllocationCandidates`."""
+        return list(self.requests)
+
+    def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
+        """See `AllocationCandidates`."""
+        candidates = self._candidates_of(root)
+        used_uuids = {uuid for candidate in candidates for uuid in candidate.allocations}
+        tree = (root,) if self.has_lone_roots else self.trees[root]
+        return self._summaries_of(dict.fromkeys((*tree, *used_uuids))), candidates
+
+    def lone_counts(self, roots: Sequence[str]) -> list[Counts] | None:
+        """Return what there is of each of some hosts, if each is one provider; else `None`."""
+        if not self.has_lone_roots:
+            return None
+        return [self._summaries[root]["resources"] for root in roots]
+
+    def having(self, trait: str, roots: Sequence[str]) -> list[bool]:
+        """Return which of some hosts have a trait at their root."""
+        summaries = self._summaries
+        return [root in summaries and trait in summaries[root]["traits"] for root in roots]
+
+    def classes(self) -> set[str]:
+        """Return the resource classes of all providers."""
+        return set[str]().union(*[body["resources"] for body in self._summaries.values()])
+
+    def _summaries_of(self, uuids: Iterable[str]) -> dict[str, ProviderSummary]:
+        with _reading():
+            return {uuid: _summary(uuid, self._summaries[uuid]) for uuid in uuids}
+
+    def _candidates_of(self, root: str) -> tuple[Candidate, ...]:
+        with _reading():
+            return tuple([_candidate(root, body, self._shape) for body in self.requests[root]])
 
 
 def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[str, ...]:
@@ -122,7 +269,7 @@ def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[s
     return tuple(line)
 
 
-def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
+def read(body: Mapping[str, Any], shape: str = "flat") -> UnreadCandidates:
     """Read the JSON body of `GET /allocation_candidates`.
 
     A candidate belongs to the host whose root is that of its providers that are not shared; it does
@@ -131,33 +278,60 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
 
     :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
     """
+    with _reading():
+        summaries, requests = body["provider_summaries"], body["allocation_requests"]
+        summaries.values()
+        return UnreadCandidates(summaries, _by_root(requests, summaries), len(requests), shape)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
     try:
-        providers = _summaries(body["provider_summaries"])
-        allocation_requests = body["allocation_requests"]
-        candidates = tuple(_candidates(allocation_requests, providers, shape))
+        yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise AnswerMalformed(
             f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
             " It needs microversion 1.36; check what answers at the configured endpoint."
         ) from error
-    return AllocationCandidates(
-        candidates,
-        providers,
-        returned_count=len(allocation_requests),
+
+
+def _by_root(
+    requests: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]
+) -> dict[str, list[Mapping[str, Any]]]:
+    by_root: dict[str, list[Mapping[str, Any]]] = {}
+    for request in requests:
+        root = None
+        for uuid in request["allocations"]:
+            summary = summaries.get(uuid)
+            if summary is None:
+                raise AnswerMalformed(f"Placement offers provider {uuid} without a summary of it.")
+            own_root = summary["root_provider_uuid"]
+            if own_root != root and MISC_SHARES_VIA_AGGREGATE not in summary["traits"]:
+                if root is not None:
+                    raise AnswerMalformed(
+                        "Placement offers one candidate on two hosts: "
+                        f"{', '.join(sorted((root, own_root)))}."
+                    )
+                root = own_root
+        if root is not None:
+            by_root.setdefault(root, []).append(request)
+    return by_root
+
+
+def _summary(uuid: str, body: Mapping[str, Any]) -> ProviderSummary:
+    return ProviderSummary(
+        uuid,
+        body["root_provider_uuid"],
+        body["parent_provider_uuid"],
+        body["resources"],
+        _traits(tuple(body["traits"])),
     )
 
 
-def _summaries(bodies: Mapping[str, Any]) -> dict[str, ProviderSummary]:
-    return {
-        uuid: ProviderSummary(
-            uuid,
-            body["root_provider_uuid"],
-            body["parent_provider_uuid"],
-            body["resources"],
-            _traits(tuple(body["traits"])),
-        )
-        for uuid, body in bodies.items()
-    }
+def _candidate(root: str, body: Mapping[str, Any], shape: str) -> Candidate:
+    allocations = {uuid: held["resources"] for uuid, held in body["allocations"].items()}
+    mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
+    return Candidate(root, allocations, mappings, shape)
 
 
 @lru_cache(maxsize=4096)
@@ -170,28 +344,6 @@ def _traits(names: tuple[str, ...]) -> frozenset[str]:
 def links_of(traits: frozenset[str]) -> tuple[str, ...]:
     """Return the traits that name groups of linked devices, in order."""
     return tuple(sorted(trait for trait in traits if trait.startswith(_LINKS)))
-
-
-def _candidates(
-    bodies: Sequence[Mapping[str, Any]], providers: Mapping[str, ProviderSummary], shape: str
-) -> Iterator[Candidate]:
-    for body in bodies:
-        allocations, root = {}, None
-        for uuid, allocation in body["allocations"].items():
-            allocations[uuid] = allocation["resources"]
-            provider = providers.get(uuid)
-            if provider is None:
-                raise AnswerMalformed(f"Placement offers provider {uuid} without a summary of it.")
-            if provider.root != root and MISC_SHARES_VIA_AGGREGATE not in provider.traits:
-                if root is not None:
-                    raise AnswerMalformed(
-                        "Placement offers one candidate on two hosts: "
-                        f"{', '.join(sorted((root, provider.root)))}."
-                    )
-                root = provider.root
-        if root is not None:
-            mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
-            yield Candidate(root, allocations, mappings, shape)
 
 
 def is_near(

@@ -8,7 +8,7 @@ from itertools import islice
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.host_state import NO_CELL, HostState
+from compute_agent.scheduler.host_state import NO_CELL, Hosts, HostState
 from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.search.targets import Target
 
@@ -17,21 +17,21 @@ LOG = logging.getLogger(__name__)
 
 def run_filters(
     filters: Sequence[HostFilter], found_hosts: Sequence[HostState], spec: RequestSpec
-) -> tuple[list[HostState], list[FilterCause]]:
+) -> tuple[Hosts, list[FilterCause]]:
     """Return the hosts that pass all filters, and what each filter left; stops at none left."""
-    remaining_hosts, causes = list(found_hosts), []
+    remaining_hosts, causes = Hosts.of(found_hosts), list[FilterCause]()
     for host_filter in filters:
         if not remaining_hosts:
             break
         hosts_before = remaining_hosts
         if host_filter.concerns(spec):
-            remaining_hosts = list(host_filter.filter_all(remaining_hosts, spec))
+            remaining_hosts = Hosts.of(host_filter.filter_all(remaining_hosts, spec))
         causes.append(
             FilterCause(
                 host_filter.name,
                 len(hosts_before),
                 len(remaining_hosts),
-                tuple(host.name for host in remaining_hosts[:SHOWN_HOSTS]),
+                remaining_hosts.names(SHOWN_HOSTS),
                 _rejected_hosts(host_filter, hosts_before, remaining_hosts, spec),
             )
         )
@@ -44,8 +44,8 @@ def run_filters(
 def run_exclusions(
     spec: RequestSpec,
     target: Target,
-    hosts: Sequence[HostState],
-) -> tuple[list[HostState], list[FilterCause]]:
+    hosts: Hosts,
+) -> tuple[Hosts, list[FilterCause]]:
     """Return the hosts that the request itself does not exclude, and what excluded the others."""
     ignored_names = spec.ignore_hosts | spec.retried_hosts
     destination = spec.destination
@@ -58,13 +58,13 @@ def run_exclusions(
             lambda host: host.cell in (destination.cell, NO_CELL),
         ),
     )
-    remaining_hosts, causes = list(hosts), []
+    remaining_hosts, causes = hosts, []
     for name, is_asked, admits in exclusions:
         if not is_asked:
             continue
-        admitted_hosts = [host for host in remaining_hosts if admits(host)]
+        admitted_hosts = remaining_hosts.where([*map(admits, remaining_hosts)])
         if len(admitted_hosts) < len(remaining_hosts):
-            names = tuple(host.name for host in admitted_hosts[:SHOWN_HOSTS])
+            names = admitted_hosts.names(SHOWN_HOSTS)
             rejected_hosts = [host for host in remaining_hosts if not admits(host)]
             causes.append(
                 FilterCause(
@@ -87,7 +87,7 @@ def _rejected_hosts(
 ) -> tuple[RejectedHost, ...]:
     if len(before) == len(remaining_hosts):
         return ()
-    left_roots = {host.uuid for host in remaining_hosts}
+    left_roots = set(Hosts.of(remaining_hosts).uuids)
     rejected_hosts = (host for host in before if host.uuid not in left_roots)
     return tuple(
         RejectedHost(host.name, host_filter.reason(host, spec))

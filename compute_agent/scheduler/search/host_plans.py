@@ -153,8 +153,8 @@ class HostPlans:
 
     def over_cells(
         self, answer: AllocationCandidates, probe: CandidateRequest
-    ) -> tuple[Candidate, ...]:
-        """Return one candidate for each host whose cells can hold the guest together.
+    ) -> AllocationCandidates:
+        """Return the answer with one candidate for each host whose cells hold the guest together.
 
         :param answer: to `probe`.
         :param probe: the question with one CPU and one MiB in the place of what the guest needs.
@@ -163,14 +163,14 @@ class HostPlans:
         for candidate in answer.candidates:
             if candidate.root in composed:
                 continue
-            providers = answer.trees[candidate.root]
+            providers = {uuid: answer.providers[uuid] for uuid in answer.trees[candidate.root]}
             announced = self.announced(candidate.root)
             tree = CandidateTree(providers, candidate, probe, self.policy_of, announced)
             guest = replace(self.guest, wishes=tuple(tree.wishes), floats=False)
             spread = plan(Host(tree.cells(), tree.devices()), guest, self.options)
             if isinstance(spread, Plan):
                 composed[candidate.root] = tree.lay_over(spread)
-        return tuple(composed.values())
+        return AllocationCandidates([*composed.values()], answer.providers, answer.returned_count)
 
 
 def _is_isolated(candidate: Candidate) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from compute_agent.errors import PlacementTooOld
 from compute_agent.fitting.host import Host
@@ -59,7 +59,7 @@ class CandidateQueries:
             return AllocationCandidates()
         answer = answers.read(body, shape.name)
         self._note(shape, query, returned_count=answer.returned_count)
-        return replace(answer, candidates=shape.kept(answer))
+        return shape.kept(answer)
 
     def _note(self, shape: LayoutQuery, query: str, *, returned_count: int) -> None:
         limit = shape.request.limit
@@ -111,14 +111,13 @@ class Inquiry:
         queries = CandidateQueries(self.placement)
         shapes = layout_queries.shapes(request, numa, policy_of)
         found_answers = self._ask_layouts(queries, shapes)
-        if not any(answer.candidates for answer in found_answers):
+        if not any(found_answers):
             probe = layout_queries.split_shape(request, numa)
             if probe is not None:
                 probe_answer = queries.ask(probe)
-                composed_candidates = self._plans(spec, request).over_cells(
-                    probe_answer, probe.request
+                found_answers.append(
+                    self._plans(spec, request).over_cells(probe_answer, probe.request)
                 )
-                found_answers.append(replace(probe_answer, candidates=composed_candidates))
         return host_state.merge(found_answers), queries, queries.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
@@ -133,7 +132,7 @@ class Inquiry:
         present = self.layouts.present() if self.layouts and len(asked_shapes) > 1 else None
         likely = [shape for shape in asked_shapes if present is None or shape.name in present]
         found_answers = [queries.ask(shape) for shape in likely]
-        if not any(answer.candidates for answer in found_answers):
+        if not any(found_answers):
             # a host may have changed its layout since it was looked at
             found_answers += [queries.ask(shape) for shape in asked_shapes if shape not in likely]
         return found_answers
@@ -163,7 +162,7 @@ class Inquiry:
             suffix and any(map(is_device, group.resources))
             for suffix, group in request.groups.items()
         )
-        if not has_devices and all(candidate.shape != "nested" for candidate in answer.candidates):
+        if not (has_devices or answer.has_shape("nested")):
             return None
         request = self._for_placement(request)
         return self._plans(spec, request)

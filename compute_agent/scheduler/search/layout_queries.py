@@ -52,8 +52,10 @@ class LayoutQuery:
     request: CandidateRequest
     guest_cells: int = 0
 
-    def kept(self, answer: AllocationCandidates) -> tuple[Candidate, ...]:
-        """Return the candidates of the answer to this question that may be used."""
+    def kept(self, answer: AllocationCandidates) -> AllocationCandidates:
+        """Return the answer to this question with the candidates that may be used."""
+        if self.name == "flat" and not (self.request.apart or answer.nested_roots):
+            return answer
         candidates: Iterable[Candidate] = answer.candidates
         for pair in self.request.apart:
             candidates = [c for c in candidates if _is_apart(c, answer, pair)]
@@ -63,7 +65,7 @@ class LayoutQuery:
                 candidates = [c for c in candidates if c.root not in nested_roots]
         else:
             candidates = [c for c in candidates if _is_on_cells_of_its_own(c)]
-        return tuple(candidates)
+        return AllocationCandidates(tuple(candidates), answer.providers, answer.returned_count)
 
 
 def _is_on_cells_of_its_own(candidate: Candidate) -> bool:

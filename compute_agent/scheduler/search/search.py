@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.fitting.announced import host_of
@@ -21,10 +21,14 @@ from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinity
 from compute_agent.scheduler.fleet.aggregates import Aggregates, AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
-from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.host_state import HostOffers, Hosts, HostState, OfferedHosts
 from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
 from compute_agent.scheduler.outcomes.observer import Observer
-from compute_agent.scheduler.placement.candidates import AllocationCandidates, ProviderSummary
+from compute_agent.scheduler.placement.candidates import (
+    AllocationCandidates,
+    ProviderSummary,
+    UnreadCandidates,
+)
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search import layout_queries, prefilters
@@ -62,7 +66,7 @@ class HostSearchOptions:
 class SearchResult:
     """Hosts that passed, with their candidates in order; and how the others dropped out."""
 
-    hosts: tuple[HostState, ...]
+    hosts: Hosts
     causes: Causes
     microversion: Microversion
     members: GroupMembers
@@ -132,25 +136,25 @@ class HostSearch:
         request = self._targeted_request(spec)
         answer, queries, version = self._inquiry.ask(spec, request.request)
         reduced_request = shared_holdings.reduce(request.anywhere) if shared_holdings else None
-        if shared_holdings and reduced_request and not answer.candidates:
+        if shared_holdings and reduced_request and not answer:
             targeted_request = _restrict_to_target(spec, reduced_request, request.target)
             answer, more_queries, version = self._inquiry.ask(spec, targeted_request)
             answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
         plans = self._inquiry.plans(spec, request.request, answer)
-        self._observer.on_search(len(answer.candidates))
+        self._observer.on_search(len(answer))
         admitted_hosts, exclusions = self._admit(spec, request, answer, plans)
         causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))
-        if not answer.candidates:
+        if not answer:
             causes = self._with_disabled_target(causes, request.target)
         if _is_forced(spec):
             for warning in self.warnings(spec, admitted_hosts):
                 LOG.warning(warning)
-            return SearchResult(tuple(admitted_hosts), causes, version, request.members, plans)
+            return SearchResult(admitted_hosts, causes, version, request.members, plans)
         fitting_hosts, drops = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.on_filtering(drops)
         causes = replace(causes, filters=causes.filters + tuple(drops))
-        return SearchResult(tuple(fitting_hosts), causes, version, request.members, plans)
+        return SearchResult(fitting_hosts, causes, version, request.members, plans)
 
     def _targeted_request(self, spec: RequestSpec) -> TargetedRequest:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
@@ -209,7 +213,7 @@ class HostSearch:
         request: TargetedRequest,
         answer: AllocationCandidates,
         plans: HostPlans | None,
-    ) -> tuple[list[HostState], list[FilterCause]]:
+    ) -> tuple[Hosts, list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
         admitted_hosts, exclusions = run_exclusions(spec, request.target, hosts)
         if plans is None or not plans.required:
@@ -220,7 +224,7 @@ class HostSearch:
         refused = [before for planned, before in pairs if not planned.candidates]
         cause = plans.cause(refused, len(admitted_hosts))
         exclusions += [cause] if cause else []
-        return near_hosts, exclusions
+        return Hosts(near_hosts), exclusions
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
         """Return the host that an instance is on and what it holds, if it may be rebuilt there.
@@ -268,10 +272,10 @@ class HostSearch:
 
     def run_filters_again(
         self, found_hosts: Sequence[HostState], spec: RequestSpec
-    ) -> tuple[list[HostState], list[FilterCause]]:
+    ) -> tuple[Hosts, list[FilterCause]]:
         """Filter again for the next instance of the same request."""
         if _is_forced(spec):
-            return list(found_hosts), []
+            return Hosts.of(found_hosts), []
         again = [
             host_filter
             for host_filter in self._options.filters
@@ -283,41 +287,36 @@ class HostSearch:
 
     def _host_states(
         self, spec: RequestSpec, answer: AllocationCandidates, request: TargetedRequest
-    ) -> list[HostState]:
-        by_root = host_state.by_root(answer)
-        names = self._placement.provider_names(by_root)
+    ) -> Hosts:
+        roots = answer.roots
+        names = self._placement.provider_names(roots)
         roots_by_instance = roots_of_named(self._placement, spec)
-        instances, aggregates = frozenset[str](), request.aggregates
-        has_pools = not answer.trees.keys() <= by_root.keys()
-        states = []
-        for (root, candidates), (announcement, alive) in zip(
-            by_root.items(), self._announcements_of(by_root), strict=True
-        ):
-            providers = answer.trees[root]
-            if has_pools:
-                used_uuids = {uuid for candidate in candidates for uuid in candidate.allocations}
-                providers = {uuid: answer.providers[uuid] for uuid in (*providers, *used_uuids)}
-            if roots_by_instance:
-                instances = frozenset(i for i, roots in roots_by_instance.items() if root in roots)
-            name = names.get(root, root)
-            states.append(
-                HostState(
-                    root,
-                    name,
-                    providers,
-                    candidates_in_order(candidates, providers),
-                    aggregates.of_host(name) if aggregates.all else (),
-                    instances,
-                    announcement,
-                    alive,
-                    usual_cell=self._options.usual_cell,
-                )
-            )
-        return states
+        announcements = self._announcements_of(roots)
+        aggregates = request.aggregates
 
-    def _announcements_of(
-        self, roots: Collection[str]
-    ) -> Iterable[tuple[Announcement | None, bool]]:
+        def make(place: int) -> HostState:
+            root, (announcement, alive) = roots[place], announcements[place]
+            providers, candidates = answer.of_host(root)
+            name = names.get(root, root)
+            return HostState(
+                root,
+                name,
+                providers,
+                candidates_in_order(candidates, providers),
+                aggregates.of_host(name),
+                frozenset(i for i, roots in roots_by_instance.items() if root in roots),
+                announcement,
+                alive,
+                usual_cell=self._options.usual_cell,
+            )
+
+        if not isinstance(answer, UnreadCandidates):
+            return Hosts(map(make, range(len(roots))))
+        has_multipliers = aggregates.have_multipliers
+        offers = HostOffers(answer, roots, announcements, names, make, has_multipliers)
+        return OfferedHosts(offers, range(len(roots)), {})
+
+    def _announcements_of(self, roots: Collection[str]) -> list[tuple[Announcement | None, bool]]:
         """Return the announcement of each host, and whether its agent is not silent.
 
         A host that was not heard of yet, for instance right after this scheduler started, counts as

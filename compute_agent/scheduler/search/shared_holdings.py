@@ -79,12 +79,10 @@ class SharedHoldings:
             )
             for pool, amounts in self.amounts.items()
         }
-        return replace(
-            answer,
-            candidates=tuple(
-                candidate for candidate in completed_candidates if candidate is not None
-            ),
-            providers={**pools, **answer.providers},
+        return AllocationCandidates(
+            [candidate for candidate in completed_candidates if candidate is not None],
+            {**pools, **answer.providers},
+            answer.returned_count,
         )
 
     def _complete(

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
-from itertools import chain, islice
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import Final
 
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.guest_numa import is_device, is_special
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary, links_of
+from compute_agent.scheduler.host_state import Hosts, HostState
+from compute_agent.scheduler.placement.candidates import Candidate, links_of
 
-Amounts: TypeAlias = Mapping[str, int]
-Counts: TypeAlias = Mapping[str, Mapping[str, int]]
 _COMPARED: Final = 8
 """Candidates of a host of which the one that breaks the least counts."""
-
-
-class WeighedHosts(tuple[HostState, ...]):
-    """The hosts of one request, with what several weighers look at; each is found out once."""
-
-    @cached_property
-    def giving(self) -> list[list[tuple[Amounts, Counts]]]:
-        """What the first candidate of each host takes of each provider, and what there is."""
-        return [
-            [
-                (amounts, host.providers[uuid].counts)
-                for uuid, amounts in host.candidates[0].allocations.items()
-            ]
-            if host.candidates
-            else []
-            for host in self
-        ]
-
-    @cached_property
-    def has_special_classes(self) -> bool:
-        """Whether any provider has devices or the like."""
-        classes = set[str]().union(*[provider.counts for provider in self._providers])
-        return any(map(is_special, classes))
-
-    @cached_property
-    def has_parts(self) -> bool:
-        """Whether any provider is a cell, or of a group of linked devices."""
-        return any(map(_has_parts, {provider.traits for provider in self._providers}))
-
-    @property
-    def _providers(self) -> Iterator[ProviderSummary]:
-        return chain.from_iterable(host.providers.values() for host in self)
 
 
 class HostWeigher:
@@ -72,7 +36,7 @@ class HostWeigher:
             f"{spec.project_id}"
         )
 
-    def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> list[float]:
         """Return the raw weight of each host."""
         return [self.weigh(host, spec) for host in hosts]
 
@@ -87,20 +51,9 @@ class _FreeResource(HostWeigher):
     classes: frozenset[str] = frozenset()
     lowest = 0.0
 
-    def weigh_all(self, hosts: WeighedHosts, _spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
         """Return what is free on each host."""
-        classes, free_amounts = self.classes, []
-        for host, giving in zip(hosts, hosts.giving, strict=True):
-            free_amount, takes_any = 0, not host.candidates
-            for amounts, counts in giving:
-                if not classes.isdisjoint(amounts):
-                    takes_any = True
-                    for name in classes:
-                        if name in counts:
-                            count = counts[name]
-                            free_amount += max(count["capacity"] - count["used"], 0)
-            free_amounts.append(free_amount if takes_any else sum(map(host.free, classes)))
-        return list(map(float, free_amounts))
+        return list(map(float, hosts.free(self.classes)))
 
 
 class RAMWeigher(_FreeResource):
@@ -131,9 +84,9 @@ class IoOpsWeigher(HostWeigher):
     default_multiplier = -1.0
     lowest = 0.0
 
-    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
-        """Return their number."""
-        return float(host.announcement.io_ops if host.announcement else 0)
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+        """Return their number on each host."""
+        return [float(said.io_ops) if said else 0.0 for said, _ in hosts.announcements]
 
 
 class PCIWeigher(HostWeigher):
@@ -141,7 +94,7 @@ class PCIWeigher(HostWeigher):
 
     option = "pci"
 
-    def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> list[float]:
         """Weigh hosts only where there are devices."""
         return super().weigh_all(hosts, spec) if hosts.has_special_classes else [0.0] * len(hosts)
 
@@ -196,9 +149,9 @@ class BuildFailureWeigher(HostWeigher):
     option = "build_failure"
     default_multiplier = 1000000.0
 
-    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
-        """Return the negative number of failures."""
-        return -float(host.announcement.build_failures if host.announcement else 0)
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+        """Return the negative number of failures on each host."""
+        return [-float(said.build_failures) if said else 0.0 for said, _ in hosts.announcements]
 
 
 class CrossCellMoveWeigher(HostWeigher):
@@ -234,11 +187,13 @@ class HypervisorVersionWeigher(HostWeigher):
 
     option = "hypervisor_version"
 
-    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
-        """Return the version announced, 0 where none was."""
-        attributes = host.announcement.attributes if host.announcement else {}
-        version = attributes.get("hypervisor_version", 0)
-        return float(version) if isinstance(version, int | float) else 0.0
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+        """Return the version that each announces, 0 where none does."""
+        versions = [
+            said.attributes.get("hypervisor_version") if said else 0
+            for said, _ in hosts.announcements
+        ]
+        return [float(said) if isinstance(said, int | float) else 0.0 for said in versions]
 
 
 class LeavesWholeWeigher(HostWeigher):
@@ -250,10 +205,11 @@ class LeavesWholeWeigher(HostWeigher):
     option = "leaves_whole"
     default_multiplier = 0.25
 
-    def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> list[float]:
         """Weigh hosts only where there is anything to break."""
-        differs = hosts.has_parts or any(host.cost for host in hosts)
-        return super().weigh_all(hosts, spec) if differs else [0.0] * len(hosts)
+        if not (hosts.is_planned or (hosts.has_special_classes and any(map(_has_parts, hosts)))):
+            return [0.0] * len(hosts)
+        return super().weigh_all(hosts, spec)
 
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the negative number of what is broken."""
@@ -281,9 +237,10 @@ def _members(host: HostState, spec: RequestSpec) -> int:
     return max(member_count, int(spec.names_group_host(host.name)))
 
 
-def _has_parts(traits: frozenset[str]) -> bool:
-    """Whether a provider with these traits is a cell, or of a group of linked devices."""
-    return HW_NUMA_ROOT in traits or bool(links_of(traits))
+def _has_parts(host: HostState) -> bool:
+    """Whether a host has cells, or groups of linked devices."""
+    every = [provider.traits for provider in host.providers.values()]
+    return any(HW_NUMA_ROOT in traits or links_of(traits) for traits in every)
 
 
 def _kinds_of_cells(host: HostState) -> dict[str, set[str]]:

@@ -11,16 +11,15 @@ import importlib
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice, repeat
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.guest_numa import is_special
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.host_state import Hosts, HostState
 from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.weighers import host_weigher
-from compute_agent.scheduler.weighers.host_weigher import HostWeigher, WeighedHosts
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 
 def candidates_in_order(
@@ -123,13 +122,13 @@ def weights(
 ) -> list[float]:
     """Return the weight of each host, in the order of `hosts`."""
     total = [0.0] * len(hosts)
-    weighed_hosts = WeighedHosts(hosts)
-    has_aggregates = any(host.aggregates for host in hosts)
+    hosts = Hosts.of(hosts)
+    has_aggregates = hosts.has_aggregates
     for weigher in weighers:
         default = options.multipliers.get(weigher.option, weigher.default_multiplier)
         if not (weigher.concerns(spec) and (default or has_aggregates)):
             continue
-        scaled_weights = normalise(weigher.weigh_all(weighed_hosts, spec), weigher.lowest)
+        scaled_weights = normalise(weigher.weigh_all(hosts, spec), weigher.lowest)
         if not any(scaled_weights):
             continue
         multipliers: Iterable[float] = repeat(default)
@@ -149,10 +148,14 @@ def normalise(raw: Sequence[float], lowest: float | None = None) -> list[float]:
 
     :param lowest: what becomes 0, and what is below it; `None`: the least of `raw`.
     """
-    low, high = min(raw, default=0.0) if lowest is None else lowest, max(raw, default=0.0)
+    least, high = min(raw, default=0.0), max(raw, default=0.0)
+    low = least if lowest is None else lowest
     if low >= high:
         return [0.0] * len(raw)
-    return [(max(value, low) - low) / (high - low) for value in raw]
+    span = high - low
+    if least < low:
+        raw = [max(value, low) for value in raw]
+    return [(value - low) / span for value in raw]
 
 
 def in_order(
@@ -170,11 +173,12 @@ def in_order(
 
     :param request: what distinguishes this request from others, the same each time it is made.
     """
-    host_weights = weights(hosts, spec, weighers, options)
-    by_weight: dict[float, list[HostState]] = {}
-    for weight, host in zip(host_weights, hosts, strict=True):
-        by_weight.setdefault(weight, []).append(host)
-    ordered_hosts = _equals_in_order(by_weight, options, chance, request)
+    hosts = Hosts.of(hosts)
+    by_weight: dict[float, list[int]] = {}
+    for place, weight in enumerate(weights(hosts, spec, weighers, options)):
+        by_weight.setdefault(weight, []).append(place)
+    ordered_places = _equals_in_order(hosts.uuids, by_weight, options, chance, request)
+    ordered_hosts = map(hosts.__getitem__, ordered_places)
     subset = list(islice(ordered_hosts, options.subset_size))
     if subset:
         yield subset.pop(chance.randrange(len(subset)))
@@ -182,28 +186,29 @@ def in_order(
 
 
 def _equals_in_order(
-    by_weight: dict[float, list[HostState]],
+    uuids: Sequence[str],
+    by_weight: dict[float, list[int]],
     options: WeighingOptions,
     chance: random.Random,
     request: str,
-) -> Iterator[HostState]:
+) -> Iterator[int]:
     is_shuffled = options.shuffle_best
     for weight in sorted(by_weight, reverse=True):
         equals = by_weight[weight]
-        if options.spread_equals and request:
-            equals.sort(key=partial(_place, request))
+        if options.spread_equals and request and len(equals) > 1:
+            equals.sort(key=lambda place: _spread_key(request, uuids[place]))
         if is_shuffled:
             chance.shuffle(equals)
             is_shuffled = False
         yield from equals
 
 
-def _place(request: str, host: HostState) -> bytes:
+def _spread_key(request: str, uuid: str) -> bytes:
     """Return the place of a host among equals, by rendezvous hashing.
 
     It depends on nothing but these two, so a host that comes or goes does not reorder the others.
     """
-    return hashlib.blake2b(f"{request}/{host.uuid}".encode(), digest_size=8).digest()
+    return hashlib.blake2b(f"{request}/{uuid}".encode(), digest_size=8).digest()
 
 
 def _multiplier(weigher: HostWeigher, host: HostState, default: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.host_state import Hosts, HostState
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.order import WeighingOptions
@@ -82,10 +84,14 @@ HOSTS = st.lists(
     min_size=1,
     max_size=8,
 )
+LONE_HOSTS = HOSTS.map(lambda hosts: [{**host, "pool": False, "cards": []} for host in hosts])
+"""Hosts of one provider each."""
 
 
 def cloud_of(hosts: list[dict[str, Any]]) -> Cloud:
-    cloud = Cloud(summaries={"pool": summary("pool", {"DISK_GB": (50, 7)}, SHARING)})
+    cloud = Cloud()
+    if any(host["pool"] for host in hosts):
+        cloud.summaries["pool"] = summary("pool", {"DISK_GB": (50, 7)}, SHARING)
     for number, host in enumerate(hosts):
         root = f"root{number}"
         # an overcommitted provider has more in use than it has
@@ -163,7 +169,7 @@ def free(provider: dict[str, Any], name: str) -> int:
     return max(count["capacity"] - count["used"], 0)
 
 
-def own_order(cloud: Cloud, request: str) -> list[str]:
+def found_hosts(cloud: Cloud) -> Hosts:
     bank, at = Bank(cloud.candidates, cloud.summaries), [NOW]
     announcements = Announcements(lambda: at[0])
     for root, (age, announced) in cloud.announcements.items():
@@ -184,15 +190,33 @@ def own_order(cloud: Cloud, request: str) -> list[str]:
     options = HostSearchOptions(
         filters=registry.make(["ComputeFilter"]), aggregates=FixedAggregates(aggregates)
     )
-    hosts = HostSearch(bank.client, options, announcements).find(spec()).hosts
+    return HostSearch(bank.client, options, announcements).find(spec()).hosts
+
+
+def own_order(hosts: Sequence[HostState], request: str) -> list[str]:
     weighers = order.make([order.ALL_WEIGHERS])
     found = order.in_order(hosts, spec(), weighers, WeighingOptions(), random.Random(1), request)
     return [host.uuid for host in found]
 
 
-@given(HOSTS, st.uuids().map(str))
+@given(HOSTS | LONE_HOSTS, st.uuids().map(str))
 def test_hosts_are_tried_in_the_order_that_a_plain_calculation_gives(
     hosts: list[dict[str, Any]], request: str
 ) -> None:
     cloud = cloud_of(hosts)
-    assert own_order(cloud, request) == plain_order(cloud, request)
+    assert own_order(found_hosts(cloud), request) == plain_order(cloud, request)
+
+
+@given(HOSTS | LONE_HOSTS, st.uuids().map(str), st.integers(0))
+def test_after_a_claim_the_order_is_that_of_hosts_which_were_all_read(
+    hosts: list[dict[str, Any]], request: str, number: int
+) -> None:
+    found = found_hosts(cloud_of(hosts))
+    read = Hosts(list(found))
+    assert own_order(found, request) == own_order(read, request)
+    if found:
+        host = found[number % len(found)]
+        after = [hosts.after_claim(host, host.candidates[0]) for hosts in (found, read)]
+        assert after[0][:] == after[1][:]
+        offering, read_offering = (own_order(hosts.offering, request) for hosts in after)
+        assert offering == read_offering

@@ -331,7 +331,7 @@ def test_filters_run_in_order_and_stop_when_none_is_left() -> None:
     made = registry.make(["ComputeFilter", "NumInstancesFilter", "AllHostsFilter"])
     hosts = [host(name="a", alive=False), host(name="b", announced={"instances": 99})]
     left, causes = run_filters(made, hosts, spec())
-    assert left == []
+    assert not left
     assert [
         (cause.name, cause.hosts_before, cause.hosts_left, cause.names_left) for cause in causes
     ] == [

@@ -222,7 +222,8 @@ def over(whole: GuestNode, **cells: tuple[int, int]) -> dict[str, dict[str, int]
         "host": summary("host", {"DISK_GB": (9, 0)}),
         **{name: cell(vcpu, memory) for name, (vcpu, memory) in cells.items()},
     }
-    composed = plans(probe, GuestNuma((whole,))).over_cells(answered([base], tree, "split"), probe)
+    answer = plans(probe, GuestNuma((whole,))).over_cells(answered([base], tree, "split"), probe)
+    composed = answer.candidates
     if not composed:
         return None
     assert composed[0].mappings["_NUMA0"] == tuple(composed[0].allocations.keys() - {"host"}) or (
