@@ -10,9 +10,8 @@ import os_traits
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.pci_aliases import pci_aliases
-from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims
+from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims, RecentClaims
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions

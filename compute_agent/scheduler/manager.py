@@ -21,10 +21,10 @@ from compute_agent.scheduler.claiming.claims import (
     GiveBack,
     HostOrder,
     NewClaims,
+    RecentClaims,
     lost_claim,
     lost_to_the_group,
 )
-from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.claiming.together import (
     InstancesTogether,
     PlacedInstance,
@@ -350,7 +350,7 @@ class Scheduler:
         claims: Claims,
     ) -> frozenset[str]:
         """Return the members of the server group for which a claim was taken back, if any."""
-        if not claims.can_be_undone():
+        if not (members.are_kept_apart and claims.can_be_undone()):
             return frozenset()
         crowded_places = crowded_hosts(members, {instance: host})
         if not crowded_places:

@@ -35,7 +35,7 @@ from compute_agent.scheduler.bus.rpc_calls import (
     spec_of,
 )
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
-from compute_agent.scheduler.claiming.recent import RecentClaims
+from compute_agent.scheduler.claiming.claims import RecentClaims
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.outcomes.observer import Observer

@@ -135,8 +135,11 @@ class HostSearch:
         """
         request = self._targeted_request(spec)
         answer, queries, version = self._inquiry.ask(spec, request.request)
-        reduced_request = shared_holdings.reduce(request.anywhere) if shared_holdings else None
-        if shared_holdings and reduced_request and not answer:
+        if (
+            shared_holdings
+            and not answer
+            and (reduced_request := shared_holdings.reduce(request.anywhere))
+        ):
             targeted_request = _restrict_to_target(spec, reduced_request, request.target)
             answer, more_queries, version = self._inquiry.ask(spec, targeted_request)
             answer = shared_holdings.complete(answer, request.anywhere)

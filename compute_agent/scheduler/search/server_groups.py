@@ -45,6 +45,11 @@ class GroupMembers:
         self._rejected_hosts: dict[str, RejectedHost] = {}
 
     @property
+    def are_kept_apart(self) -> bool:
+        """Whether a host must not have too many."""
+        return bool(self._members)
+
+    @property
     def are_looked_for(self) -> bool:
         """Whether a host has to be looked at before it is claimed, as not all of theirs are named.
 
