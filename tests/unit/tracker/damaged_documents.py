@@ -137,7 +137,7 @@ def envelope(state: Any) -> bytes:
 
 def misshapen(document: Any) -> Iterator[tuple[str, Any]]:
     """Copies of a document in each of which one value is of another type; before each, its key."""
-    for path in _places(document):
+    for path in places(document):
         for other in OTHER_KINDS:
             made = {"": copy.deepcopy(document)}
             above: Any = made
@@ -149,14 +149,16 @@ def misshapen(document: Any) -> Iterator[tuple[str, Any]]:
                 yield str(last), made[""]
 
 
-def _places(document: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
-    yield path
+def places(document: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value of a document but the document itself, outer ones first."""
+    if path:
+        yield path
     if isinstance(document, dict):
         for key, value in document.items():
-            yield from _places(value, *path, key)
+            yield from places(value, *path, key)
     elif isinstance(document, list):
         for place, value in enumerate(document):
-            yield from _places(value, *path, place)
+            yield from places(value, *path, place)
 
 
 def _kind(value: Any) -> str:
