@@ -54,25 +54,6 @@ def test_a_change_of_the_machine_is_reported_by_the_next_periodic_pass(placement
         assert agent.run("history").stdout == "Nothing was changed in placement.\n"
 
 
-def test_a_reshape_at_start_takes_the_allocations_along(placement, new_agent, node):
-    agent = new_agent(placement.url)
-    agent.script(nodes=[node], vgpu_on_root=True)
-    with running(agent):
-        agent.stop()
-    root = placement.root(node)["uuid"]
-    consumer = claim(placement, root, {"VGPU": 2, "VCPU": 1})
-    agent.script(nodes=[node], reshape="once")
-    with running(agent):
-        tree = placement.tree(node)
-        child = tree[f"{node}_gpu"]
-        held = placement.get(f"/allocations/{consumer}")["allocations"]
-        assert {p: e["resources"] for p, e in held.items()} == {
-            root: {"VCPU": 1},
-            child["uuid"]: {"VGPU": 2},
-        }
-        assert "VGPU" not in tree[node]["inventories"]
-
-
 def test_a_reshape_needed_in_a_period_is_refused_and_waits_for_a_restart(
     placement, new_agent, node
 ):

@@ -15,7 +15,7 @@ from compute_agent.provider_config import merger as merger_module
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
-from compute_agent.tracker.passes.normalise import Corrections
+from compute_agent.tracker.passes.normalise import Corrections, normalise
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
@@ -79,35 +79,30 @@ def hold(node: Node, provider: str, resource_class: str) -> str:
     return path
 
 
-def test_a_quiet_pass_is_not_worked_out_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    worked_out: list[str] = []
-    monkeypatch.setattr(
-        node_pass,
-        "normalise",
-        lambda *_arguments: worked_out.append("again") or Corrections([], []),
-    )
-    pass_by(node, 2)
-    assert not worked_out
+class Work:
+    """What is done in passes: calls of the driver to edit the tree, and proposals worked out."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.edits = self.proposals = 0
+        self._update = node.driver.update_provider_tree
+        monkeypatch.setattr(node.driver, "update_provider_tree", self._edit)
+        monkeypatch.setattr(node_pass, "normalise", self._work_out)
+
+    def _edit(self, *arguments: Any) -> None:
+        self.edits += 1
+        self._update(*arguments)
+
+    def _work_out(self, *arguments: Any) -> Corrections:
+        self.proposals += 1
+        return normalise(*arguments)
 
 
-def edits_of(node: Node, monkeypatch: pytest.MonkeyPatch, passes: int) -> int:
-    """Return how often the driver is called to edit the tree in some passes."""
-    edits: list[Any] = []
-    update = node.driver.update_provider_tree
-
-    def counted(*arguments: Any) -> None:
-        edits.append(arguments)
-        update(*arguments)
-
-    monkeypatch.setattr(node.driver, "update_provider_tree", counted)
-    pass_by(node, passes)
-    return len(edits)
-
-
-def test_a_driver_that_says_what_it_goes_by_is_not_called_in_a_quiet_pass(
+def test_a_quiet_pass_is_not_worked_out_again_and_a_driver_that_says_what_it_goes_by_not_called(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert edits_of(node, monkeypatch, 3) == 0
+    work = Work(node, monkeypatch)
+    pass_by(node, 3)
+    assert (work.edits, work.proposals) == (0, 0)
 
 
 def test_a_driver_that_goes_by_what_is_held_is_called_in_every_pass(
@@ -118,7 +113,9 @@ def test_a_driver_that_goes_by_what_is_held_is_called_in_every_pass(
     hold(node, gpu, "VGPU")
     node.driver.machine = replace(node.driver.machine, gpus=())
     pass_by(node, 3)
-    assert edits_of(node, monkeypatch, 3) == 3
+    work = Work(node, monkeypatch)
+    pass_by(node, 3)
+    assert work.edits == 3
 
 
 def test_a_driver_that_does_not_say_what_it_goes_by_is_called_and_no_more_is_done(
@@ -126,14 +123,9 @@ def test_a_driver_that_does_not_say_what_it_goes_by_is_called_and_no_more_is_don
 ) -> None:
     monkeypatch.setattr(node.driver, "reading", lambda _node: None)
     pass_by(node, 2)
-    worked_out: list[str] = []
-    monkeypatch.setattr(
-        node_pass,
-        "normalise",
-        lambda *_arguments: worked_out.append("again") or Corrections([], []),
-    )
-    assert edits_of(node, monkeypatch, 3) == 3
-    assert not worked_out
+    work = Work(node, monkeypatch)
+    pass_by(node, 3)
+    assert (work.edits, work.proposals) == (3, 0)
 
 
 def test_a_change_of_the_machine_is_seen_and_so_is_its_return(node: Node) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
-READ, WRITE = "GET /provider_trees", "PUT /resource_providers"
+READ = "GET /provider_trees"
 
 
 @pytest.fixture(scope="module")
@@ -54,40 +53,11 @@ def requests_of(node: Node) -> list[str]:
     return sent
 
 
-def test_a_quiet_pass_takes_one_request_and_a_change_two(node):
-    node.gain_a_gpu()
-    node.run()
-    for _ in range(2):
-        assert requests_of(node) == [READ]
-    node.driver.options = replace(node.driver.options, reserved_memory_mib=1024)
-    assert requests_of(node) == [READ, WRITE]
-    for _ in range(2):
-        assert requests_of(node) == [READ]
-
-
-def test_a_change_of_others_is_found_and_set_right_with_two_requests(node, other):
-    node.run()
-    other.change_traits(node.uuid, remove=["COMPUTE_NODE"])
-    assert requests_of(node) == [READ, WRITE]
-    assert "COMPUTE_NODE" in other.find_provider(node.uuid).traits
-
-
 def test_a_tree_deleted_by_others_is_made_again_with_its_uuid(node, other):
     node.run()
     other.delete_resource_provider(node.uuid)
     node.run()
     assert other.find_provider(node.uuid).name == node.name
-
-
-def test_a_restart_takes_one_request(node, app, tmp_path):
-    node.run()
-    node.run()
-    node.parts.close()
-    again = Node(app, tmp_path, name=node.name, whole_trees=True)
-    again.parts.report.connect()
-    assert requests_of(again) == [READ]
-    assert not again.is_starting
-    again.parts.close()
 
 
 def test_the_plan_is_the_same_however_the_tree_is_read(node, app, tmp_path):
