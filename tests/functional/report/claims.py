@@ -10,6 +10,13 @@ def claim(client, provider: str, resources: dict[str, int], consumer: str | None
     return consumer
 
 
+def ask(host, consumer: str, request: dict, version="1.39", *generation: int, **options):
+    """Claim for the usual project and user; return what became of it."""
+    return host.allocations.claim_resources(
+        consumer, request, "project", "user", version, *generation, **options
+    )
+
+
 def new_consumer() -> str:
     return str(uuidlib.uuid4())
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compute_agent.placement.allocations.allocations import Allocations
 from compute_agent.placement.connection import Tally
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import ProviderTree
@@ -99,6 +100,10 @@ class Host:
             new = base.snapshot()
             lay_out(new)
             return client.update_from_provider_tree(base, new, **options)
+
+    @property
+    def allocations(self) -> Allocations:
+        return self.client.placement.allocations
 
     @property
     def requests(self) -> list[str]:

@@ -1,5 +1,6 @@
 """A reshape that moves the GPUs of a host to providers of their own."""
 
+from tests.functional.report.claims import held_by
 from tests.functional.report.layouts import add
 
 
@@ -40,11 +41,6 @@ def reshape(host, guests, *, edit=None, lay_out=None):
         if edit:
             edit(allocations, new)
         return client.update_from_provider_tree(base, new, allocations=allocations)
-
-
-def held_by(client, consumer):
-    record = client.placement.allocations.get_allocs_for_consumer(consumer)
-    return {p: e["resources"] for p, e in record["allocations"].items()}
 
 
 def assert_done(host, other, guests):

@@ -4,64 +4,55 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.responses import NoCapacity
-from tests.functional.report.claims import asking, claim, held_by, new_consumer
+from tests.functional.report.claims import ask, asking, claim, held_by, new_consumer
 from tests.functional.report.interference import before_next
 from tests.functional.report.layouts import small
 
 
 def test_resources_are_added_and_removed(hosted):
-    client = hosted.client
+    client, allocations = hosted.client, hosted.allocations
     consumer = claim(client, hosted.root, {"VCPU": 2})
-    client.placement.allocations.add_resources(
-        consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}}
-    )
+    allocations.add_resources(consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}})
     assert held_by(client, consumer) == {hosted.root: {"VCPU": 3, "MEMORY_MB": 64}}
-    client.placement.allocations.remove_resources(
-        consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}}
-    )
+    allocations.remove_resources(consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}})
     assert held_by(client, consumer) == {hosted.root: {"VCPU": 2}}
     with pytest.raises(errors.AllocationUpdateFailed, match="it holds 2 there"):
-        client.placement.allocations.remove_resources(consumer, {hosted.root: {"VCPU": 3}})
+        allocations.remove_resources(consumer, {hosted.root: {"VCPU": 3}})
     with pytest.raises(errors.AllocationUpdateFailed, match="it holds 0 there"):
-        client.placement.allocations.remove_resources(consumer, {new_consumer(): {"VCPU": 1}})
+        allocations.remove_resources(consumer, {new_consumer(): {"VCPU": 1}})
     with pytest.raises(errors.AllocationUpdateFailed, match="it holds nothing"):
-        client.placement.allocations.add_resources(new_consumer(), {hosted.root: {"VCPU": 1}})
+        allocations.add_resources(new_consumer(), {hosted.root: {"VCPU": 1}})
 
 
 def test_more_than_there_is_cannot_be_added(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
     with pytest.raises(errors.AllocationUpdateFailed, match="exceed the capacity"):
-        hosted.client.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 99}})
+        hosted.allocations.add_resources(consumer, {hosted.root: {"VCPU": 99}})
 
 
 def test_a_record_is_written_as_it_was_read(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
-    record = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)
+    record = hosted.allocations.get_allocs_for_consumer(consumer)
     record["allocations"][hosted.root]["resources"]["VCPU"] = 1
-    assert hosted.client.placement.allocations.put_allocations(consumer, record) is None
+    assert hosted.allocations.put_allocations(consumer, record) is None
     assert held_by(hosted.client, consumer) == {hosted.root: {"VCPU": 1}}
     with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
-        hosted.client.placement.allocations.put_allocations(consumer, record)
-    record = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)
+        hosted.allocations.put_allocations(consumer, record)
+    record = hosted.allocations.get_allocs_for_consumer(consumer)
     record["allocations"][hosted.root]["resources"]["VCPU"] = 99
-    assert isinstance(
-        hosted.client.placement.allocations.put_allocations(consumer, record), NoCapacity
-    )
+    assert isinstance(hosted.allocations.put_allocations(consumer, record), NoCapacity)
 
 
 def test_a_move_gives_everything_to_the_target(hosted):
     source = claim(hosted.client, hosted.root, {"VCPU": 2})
     target = new_consumer()
     hosted.transport.clear()
-    assert hosted.client.placement.allocations.move_allocations(source, target)
+    assert hosted.allocations.move_allocations(source, target)
     assert len(hosted.requests) == 3
     assert held_by(hosted.client, source) == {}
     assert held_by(hosted.client, target) == {hosted.root: {"VCPU": 2}}
-    assert (
-        hosted.client.placement.allocations.get_allocs_for_consumer(target)["consumer_type"]
-        == "INSTANCE"
-    )
-    assert hosted.client.placement.allocations.move_allocations(source, target)
+    assert hosted.allocations.get_allocs_for_consumer(target)["consumer_type"] == "INSTANCE"
+    assert hosted.allocations.move_allocations(source, target)
 
 
 def test_a_move_back_replaces_what_the_target_holds(hosted, new_host):
@@ -69,7 +60,7 @@ def test_a_move_back_replaces_what_the_target_holds(hosted, new_host):
     destination.report(small(destination.name))
     migration = claim(hosted.client, hosted.root, {"VCPU": 2})
     instance = claim(hosted.client, destination.root, {"VCPU": 2})
-    assert hosted.client.placement.allocations.move_allocations(migration, instance)
+    assert hosted.allocations.move_allocations(migration, instance)
     assert held_by(hosted.client, instance) == {hosted.root: {"VCPU": 2}}
 
 
@@ -101,7 +92,7 @@ def test_a_write_of_several_consumers_whose_answer_was_lost_is_recognised(hosted
         leaving: {**wanting(hosted.client, leaving, hosted.root), "allocations": {}},
     }
     lose_the_first_answer(hosted)
-    assert hosted.client.placement.allocations.write(wanted) is None
+    assert hosted.allocations.write(wanted) is None
     assert len([r for r in hosted.requests if r == "POST /allocations"]) == 1
     assert held_by(hosted.client, old) == {hosted.root: {"VCPU": 3}}
 
@@ -114,12 +105,12 @@ def test_what_others_wrote_meanwhile_is_not_taken_for_our_own_write(hosted, othe
         change = "add_resources" if amount > 0 else "remove_resources"
         getattr(other.placement.allocations, change)(consumer, more)
     with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
-        hosted.client.placement.allocations.write(wanted)
+        hosted.allocations.write(wanted)
 
 
 def test_moving_nothing_to_nobody_is_an_error(hosted):
     with pytest.raises(errors.AllocationMoveFailed, match="neither of them holds anything"):
-        hosted.client.placement.allocations.move_allocations(new_consumer(), new_consumer())
+        hosted.allocations.move_allocations(new_consumer(), new_consumer())
 
 
 def test_a_move_of_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
@@ -131,28 +122,23 @@ def test_a_move_of_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other
         lambda: other.placement.allocations.add_resources(source, {hosted.root: {"VCPU": 1}}),
     )
     with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
-        hosted.client.placement.allocations.move_allocations(source, new_consumer())
+        hosted.allocations.move_allocations(source, new_consumer())
     assert held_by(other, source) == {hosted.root: {"VCPU": 3}}
 
 
 def test_a_consumer_without_a_type_moves_without_one(hosted):
     source = new_consumer()
-    hosted.client.placement.allocations.claim_resources(
-        source, asking(hosted.root, VCPU=1), "p", "u", "1.36"
-    )
+    ask(hosted, source, asking(hosted.root, VCPU=1), "1.36")
     target = new_consumer()
-    assert hosted.client.placement.allocations.move_allocations(source, target)
-    assert (
-        hosted.client.placement.allocations.get_allocs_for_consumer(target)["consumer_type"]
-        == "unknown"
-    )
+    assert hosted.allocations.move_allocations(source, target)
+    assert hosted.allocations.get_allocs_for_consumer(target)["consumer_type"] == "unknown"
 
 
 def test_deleting_tells_whether_there_was_anything(hosted):
     for force in (False, True):
         consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-        assert hosted.client.placement.allocations.delete_allocation(consumer, force=force) is True
-        assert hosted.client.placement.allocations.delete_allocation(consumer, force=force) is False
+        assert hosted.allocations.delete_allocation(consumer, force=force) is True
+        assert hosted.allocations.delete_allocation(consumer, force=force) is False
 
 
 def test_deleting_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
@@ -164,7 +150,7 @@ def test_deleting_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other)
         lambda: other.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 1}}),
     )
     with pytest.raises(errors.AllocationDeleteFailed, match="consumer generation conflict"):
-        hosted.client.placement.allocations.delete_allocation(consumer)
+        hosted.allocations.delete_allocation(consumer)
 
 
 def test_a_dead_source_of_an_evacuation_loses_only_its_own_tree(hosted, new_host, other):
@@ -179,11 +165,11 @@ def test_a_dead_source_of_an_evacuation_loses_only_its_own_tree(hosted, new_host
             hosted.root: {"resources": {"VCPU": 1}},
         }
     }
-    hosted.client.placement.allocations.claim_resources(consumer, request, "p", "u", "1.39")
-    hosted.client.placement.allocations.remove_provider_tree(consumer, source.root)
+    ask(hosted, consumer, request)
+    hosted.allocations.remove_provider_tree(consumer, source.root)
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 1}}
     hosted.transport.clear()
-    hosted.client.placement.allocations.remove_provider_tree(consumer, source.root)
+    hosted.allocations.remove_provider_tree(consumer, source.root)
     assert hosted.writes == []
 
 
@@ -200,7 +186,7 @@ def test_a_tree_is_deleted_leaf_first_and_only_cascading_takes_allocations(hoste
 
 def test_usage_is_read_by_type(hosted):
     project = new_consumer()
-    hosted.client.placement.allocations.claim_resources(
+    hosted.allocations.claim_resources(
         new_consumer(), asking(hosted.root, VCPU=2), project, "u", "1.39"
     )
     assert hosted.client.placement.candidates.get_usages(project) == {
@@ -220,10 +206,8 @@ def test_a_refused_question_about_candidates_is_not_an_empty_answer(hosted):
 
 def test_type_and_age_of_a_consumer_are_told_where_placement_tells_them(hosted):
     consumer = new_consumer()
-    hosted.client.placement.allocations.claim_resources(
-        consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39", consumer_type="MIGRATION"
-    )
-    nature = hosted.client.placement.allocations.nature_of_consumer(consumer)
+    ask(hosted, consumer, asking(hosted.root, VCPU=1), consumer_type="MIGRATION")
+    nature = hosted.allocations.nature_of_consumer(consumer)
     assert nature.type == "MIGRATION"
     assert nature.age is not None
     assert 0 <= nature.age < 3600

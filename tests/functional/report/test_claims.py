@@ -6,18 +6,15 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.responses import NoCapacity
-from tests.functional.report.claims import asking, claim, held_by, new_consumer
+from tests.functional.report.claims import ask, asking, claim, held_by, new_consumer
 from tests.functional.report.interference import before_next
 
 
 def test_a_claim_is_one_request(hosted):
     consumer = new_consumer()
-    result = hosted.client.placement.allocations.claim_resources(
-        consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39"
-    )
-    assert result is None
+    assert ask(hosted, consumer, asking(hosted.root, VCPU=1)) is None
     assert hosted.requests == [f"PUT /allocations/{consumer}"]
-    record = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)
+    record = hosted.allocations.get_allocs_for_consumer(consumer)
     assert record["consumer_type"] == "INSTANCE"
     assert record["project_id"] == "project"
 
@@ -37,10 +34,7 @@ def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
     assert hosted.root in answer.provider_summaries
     consumer = new_consumer()
     request = answer.allocation_requests[0]
-    result = hosted.client.placement.allocations.claim_resources(
-        consumer, request, "p", "u", answer.version
-    )
-    assert result is None
+    assert ask(hosted, consumer, request, answer.version) is None
     sent = next(e for e in hosted.transport.exchanges if e.request.method == "PUT")
     assert sent.request.json["mappings"] == request["mappings"]
 
@@ -49,45 +43,33 @@ def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
 def test_a_claim_is_written_at_the_version_of_its_candidates(hosted, version, typed):
     consumer = new_consumer()
     request = {**asking(hosted.root, VCPU=1), "mappings": {"": [hosted.root]}}
-    result = hosted.client.placement.allocations.claim_resources(
-        consumer, request, "p", "u", version
-    )
-    assert result is None
-    kind = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)["consumer_type"]
+    assert ask(hosted, consumer, request, version) is None
+    kind = hosted.allocations.get_allocs_for_consumer(consumer)["consumer_type"]
     assert kind == ("INSTANCE" if typed else "unknown")
 
 
 def test_a_full_provider_is_no_capacity_naming_provider_and_class(hosted):
-    result = hosted.client.placement.allocations.claim_resources(
-        new_consumer(), asking(hosted.root, VCPU=99), "p", "u", "1.39"
-    )
+    result = ask(hosted, new_consumer(), asking(hosted.root, VCPU=99))
     assert isinstance(result, NoCapacity)
     assert (result.provider, result.resource_class) == (hosted.root, "VCPU")
     assert "exceed the capacity" in result.detail
 
 
 def test_a_class_that_is_not_there_is_no_capacity(hosted):
-    result = hosted.client.placement.allocations.claim_resources(
-        new_consumer(), asking(hosted.root, DISK_GB=1), "p", "u", "1.39"
-    )
+    result = ask(hosted, new_consumer(), asking(hosted.root, DISK_GB=1))
     assert isinstance(result, NoCapacity)
     assert result.resource_class == "DISK_GB"
 
 
 def test_a_refused_claim_raises(hosted):
     with pytest.raises(errors.AllocationUpdateFailed, match="does not exist") as failed:
-        hosted.client.placement.allocations.claim_resources(
-            new_consumer(), asking(new_consumer(), VCPU=1), "p", "u", "1.39"
-        )
+        ask(hosted, new_consumer(), asking(new_consumer(), VCPU=1))
     assert failed.value.status == 400
 
 
 def test_claiming_the_same_twice_is_claimed_once(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-    result = hosted.client.placement.allocations.claim_resources(
-        consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39"
-    )
-    assert result is None
+    assert ask(hosted, consumer, asking(hosted.root, VCPU=1)) is None
     assert held_by(hosted.client, consumer) == {hosted.root: {"VCPU": 1}}
 
 
@@ -99,10 +81,7 @@ def test_a_consumer_that_vanished_between_two_looks_is_claimed_as_new(hosted, ot
         consumer,
         lambda: other.placement.allocations.delete_allocation(consumer, force=True),
     )
-    result = hosted.client.placement.allocations.claim_resources(
-        consumer, asking(hosted.root, VCPU=2), "project", "user", "1.39"
-    )
-    assert result is None
+    assert ask(hosted, consumer, asking(hosted.root, VCPU=2)) is None
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}
 
 
@@ -115,10 +94,7 @@ def test_adding_sums_per_provider_and_class(hosted, other):
             gpu: {"resources": {"VGPU": 1}},
         }
     }
-    result = hosted.client.placement.allocations.claim_resources(
-        consumer, request, "project", "user", "1.39", 1, mode="add_to"
-    )
-    assert result is None
+    assert ask(hosted, consumer, request, "1.39", 1, mode="add_to") is None
     assert held_by(other, consumer) == {
         hosted.root: {"VCPU": 3, "MEMORY_MB": 64},
         gpu: {"VGPU": 1},
@@ -128,9 +104,7 @@ def test_adding_sums_per_provider_and_class(hosted, other):
 def test_adding_to_a_consumer_that_changed_is_refused(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
     with pytest.raises(errors.AllocationUpdateFailed, match="are at generation 1, not 7"):
-        hosted.client.placement.allocations.claim_resources(
-            consumer, asking(hosted.root, VCPU=1), "p", "u", "1.39", 7, mode="add_to"
-        )
+        ask(hosted, consumer, asking(hosted.root, VCPU=1), "1.39", 7, mode="add_to")
 
 
 def test_adding_to_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
@@ -142,9 +116,7 @@ def test_adding_to_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other
         lambda: other.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 1}}),
     )
     with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
-        hosted.client.placement.allocations.claim_resources(
-            consumer, asking(hosted.root, VCPU=1), "p", "u", "1.39", 1, mode="add_to"
-        )
+        ask(hosted, consumer, asking(hosted.root, VCPU=1), "1.39", 1, mode="add_to")
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}
 
 
@@ -170,6 +142,4 @@ def test_two_claims_for_the_last_unit_give_it_once(hosted, other):
 def test_a_different_claim_of_the_same_consumer_is_told(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
     with pytest.raises(errors.HoldsAnother, match="release it first"):
-        hosted.client.placement.allocations.claim_resources(
-            consumer, asking(hosted.root, VCPU=3), "p", "u", "1.39"
-        )
+        ask(hosted, consumer, asking(hosted.root, VCPU=3))

@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent import errors
-from tests.functional.report.claims import claim
+from tests.functional.report.claims import ask, claim
 from tests.functional.report.failing_answers import OURS_ALONE, lost_after
 from tests.functional.report.layouts import large, small
 
@@ -61,9 +61,7 @@ class TestLostAnswers:
             return hook("PUT", "", body, response) if path.endswith(consumer) else response
 
         host.transport.after = only_allocations
-        result = host.client.placement.allocations.claim_resources(
-            consumer, request, "p", "u", "1.39"
-        )
+        result = ask(host, consumer, request)
         assert lost
         assert result is None
         record = other.placement.allocations.get_allocs_for_consumer(consumer)
@@ -75,7 +73,7 @@ class TestLostAnswers:
         source = claim(host.client, host.root, {"VCPU": 1})
         target = source[:-1] + ("0" if source[-1] != "0" else "1")
         lost = lost_after(host, "POST", "/allocations")
-        assert host.client.placement.allocations.move_allocations(source, target)
+        assert host.allocations.move_allocations(source, target)
         assert lost
         assert other.placement.allocations.get_allocs_for_consumer(source) == {"allocations": {}}
         assert (
@@ -101,7 +99,5 @@ def test_a_second_different_claim_for_a_consumer_is_told_apart_from_a_lost_answe
     consumer = claim(other, host.root, {"VCPU": 1})
     request = {"allocations": {host.root: {"resources": {"VCPU": 2}}}}
     with pytest.raises(errors.HoldsAnother) as caught:
-        host.client.placement.allocations.claim_resources(
-            consumer, request, "project", "user", "1.39"
-        )
+        ask(host, consumer, request)
     assert caught.value.record["allocations"][host.root]["resources"] == {"VCPU": 1}

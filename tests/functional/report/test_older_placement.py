@@ -8,8 +8,8 @@ from compute_agent import errors
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import OlderPlacement
-from tests.functional.report.claims import claim
-from tests.functional.report.gpu_move import assert_done, flat, held_by, reshape
+from tests.functional.report.claims import claim, held_by
+from tests.functional.report.gpu_move import assert_done, flat, reshape
 from tests.functional.report.layouts import small
 
 

@@ -1,15 +1,14 @@
 """Inventory and what is allocated of it move together, or not at all."""
 
-import json
 import uuid as uuidlib
 
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transports.transport import Response
-from tests.functional.report.claims import claim
-from tests.functional.report.failing_answers import explained, lost_after
-from tests.functional.report.gpu_move import assert_done, flat, held_by, nested, reshape
+from tests.functional.report.claims import claim, held_by
+from tests.functional.report.failing_answers import answering, explained, lost_after
+from tests.functional.report.gpu_move import assert_done, flat, nested, reshape
+from tests.functional.report.interference import before_next
 from tests.functional.report.layouts import small
 
 
@@ -18,6 +17,10 @@ def assert_not_done(host, other, guests):
     assert set(tree.data(host.root).inventory) == {"VCPU", "DISK_GB", "VGPU"}
     for consumer in guests[:2]:
         assert held_by(other, consumer) == {host.root: {"VCPU": 1, "VGPU": 1}}
+
+
+def to_reshaper(_method, path):
+    return path == "/reshaper"
 
 
 def sent_to_reshaper(host):
@@ -38,12 +41,8 @@ def test_only_consumers_that_hold_what_moves_are_sent(host, guests):
 def test_a_claim_of_an_uninvolved_guest_during_the_reshape_is_no_conflict_of_consumers(
     host, other, guests
 ):
-    def hook(method, path, body):
-        if path == "/reshaper":
-            host.transport.before = None
-            other.placement.allocations.delete_allocation(guests[2], force=True)
-
-    host.transport.before = hook
+    delete = other.placement.allocations.delete_allocation
+    before_next(host, "POST", "/reshaper", lambda: delete(guests[2], force=True))
     reshape(host, guests)
     assert host.tally.failed_count == 0
 
@@ -51,12 +50,7 @@ def test_a_claim_of_an_uninvolved_guest_during_the_reshape_is_no_conflict_of_con
 def test_a_claim_on_the_host_during_the_reshape_is_a_conflict_and_the_next_round_works(
     host, other, guests
 ):
-    def hook(method, path, body):
-        if path == "/reshaper":
-            host.transport.before = None
-            claim(other, host.root, {"VCPU": 1})
-
-    host.transport.before = hook
+    before_next(host, "POST", "/reshaper", lambda: claim(other, host.root, {"VCPU": 1}))
     with pytest.raises(errors.PlacementReshapeConflict, match="generation conflict"):
         reshape(host, guests)
     assert_not_done(host, other, guests)
@@ -72,12 +66,10 @@ def test_a_lost_answer_is_settled_by_reading_the_new_layout(host, other, guests)
 
 
 def test_a_request_that_never_arrived_is_an_outage_and_no_conflict(host, other, guests):
-    def hook(method, path, body):
-        if path == "/reshaper":
-            host.transport.before = None
-            raise errors.PlacementAPIConnectFailure("reset", method=method, path=path)
+    def fail():
+        raise errors.PlacementAPIConnectFailure("reset", method="POST", path="/reshaper")
 
-    host.transport.before = hook
+    before_next(host, "POST", "/reshaper", fail)
     with pytest.raises(errors.PlacementUnavailable, match="did not happen"):
         reshape(host, guests)
     assert_not_done(host, other, guests)
@@ -92,13 +84,7 @@ def test_a_reshaper_that_crashes_ends_the_flush_before_what_stands_on_the_new_la
         nested(host.name)(tree)
         tree.add_traits(host.name, "HW_CPU_X86_AVX")
 
-    def hook(method, path, body):
-        if path == "/reshaper":
-            text = explained(500, "boom")
-            return Response(500, {"retry-after": "7"}, json.loads(text), text)
-        return None
-
-    host.transport.before = hook
+    answering(host, 500, explained(500, "boom"), to_reshaper, {"retry-after": "7"})
     with pytest.raises(errors.PlacementUnavailable, match="boom") as caught:
         reshape(host, guests, lay_out=lay_out)
     assert (caught.value.status, caught.value.retry_after) == (500, 7.0)
@@ -131,28 +117,21 @@ def test_a_death_between_creating_and_reshaping_leaves_the_old_layout(host, othe
     class Kill(BaseException):
         pass
 
-    def hook(method, path, body):
-        if path == "/reshaper":
-            raise Kill
+    def kill():
+        raise Kill
 
-    host.transport.before = hook
+    before_next(host, "POST", "/reshaper", kill)
     with pytest.raises(Kill):
         reshape(host, guests)
     assert_not_done(host, other, guests)
-    host.transport.before = None
     host.restart()
     reshape(host, guests)
     assert_done(host, other, guests)
 
 
 def test_a_user_without_role_service_is_told_so(host, other, guests):
-    def hook(method, path, body):
-        if path == "/reshaper":
-            text = explained(403, "Policy does not allow placement:reshaper:reshape")
-            return Response(403, {}, json.loads(text), text)
-        return None
-
-    host.transport.before = hook
+    text = explained(403, "Policy does not allow placement:reshaper:reshape")
+    answering(host, 403, text, to_reshaper)
     with pytest.raises(errors.ReshapeFailed, match="the placement user needs role service"):
         reshape(host, guests)
     assert_not_done(host, other, guests)
@@ -187,13 +166,10 @@ def test_an_entry_without_resources_is_refused_before_anything_is_sent(host, oth
 
 
 def test_a_new_provider_that_cannot_get_its_traits_stops_the_reshape(host, other, guests):
-    def hook(method, path, body):
-        if method == "PUT" and path.endswith("/traits") and host.root not in path:
-            text = explained(400, "no")
-            return Response(400, {}, json.loads(text), text)
-        return None
+    def about_new(method, path):
+        return method == "PUT" and path.endswith("/traits") and host.root not in path
 
-    host.transport.before = hook
+    answering(host, 400, explained(400, "no"), about_new)
     with pytest.raises(errors.ResourceProviderSyncFailed):
         reshape(host, guests)
     assert host.tally.by_call["POST /reshaper"] == 0
@@ -259,13 +235,9 @@ def test_a_nested_host_becomes_flat_and_its_children_go(host, other, guests):
 
 
 def test_consumers_that_vanish_while_they_are_read_are_dropped(host, other, guests):
-    def hook(method, path, body):
-        if path == f"/allocations/{guests[0]}":
-            host.transport.before = None
-            other.placement.allocations.delete_allocation(guests[0], force=True)
-
     host.client.get_provider_tree(host.root)
-    host.transport.before = hook
+    delete = other.placement.allocations.delete_allocation
+    before_next(host, "GET", guests[0], lambda: delete(guests[0], force=True))
     assert set(host.client.get_allocations_for_provider_tree(host.root)) == set(guests[1:])
 
 

@@ -5,8 +5,8 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent.provider_tree import SHARING_TRAIT
-from tests.functional.report.claims import claim
-from tests.functional.report.gpu_move import flat, held_by, reshape
+from tests.functional.report.claims import claim, held_by
+from tests.functional.report.gpu_move import flat, reshape
 from tests.functional.report.layouts import small
 
 
