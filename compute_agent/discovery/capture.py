@@ -259,7 +259,7 @@ def _read_description(directory: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text())
     except OSError as error:
-        raise FactUnreadable(str(path), error.strerror or str(error), error.errno) from error
+        raise FactUnreadable(str(path), error) from error
     except ValueError as error:
         raise FactMalformed(str(path), str(error), "JSON") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:

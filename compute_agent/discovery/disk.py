@@ -51,7 +51,7 @@ class FileSystem:
         try:
             status = os.statvfs(self.path)
         except OSError as error:
-            raise FactUnreadable(self.path, error.strerror or str(error), error.errno) from error
+            raise FactUnreadable(self.path, error) from error
         return DiskStore(self.path, status.f_frsize * status.f_blocks)
 
 

@@ -2,7 +2,6 @@
 
     DiscoveryError
      ├ FactUnreadable        a file, directory or link could not be read
-     │  └ FactMissing        ... because it is not there
      ├ FactMalformed         it was read, and is not what the kernel documents
      ├ CallHangs             a call did not return in time
      ├ ProgramFailed         a program that describes a part of it is missing or failed
@@ -22,17 +21,11 @@ class DiscoveryError(Exception):
 
 
 class FactUnreadable(DiscoveryError):
-    """Reading `path` failed; `reason` and `errno` are the operating system's."""
+    """Reading `path` failed; `errno` is the operating system's."""
 
-    def __init__(self, path: str, reason: str, errno: int | None) -> None:
-        super().__init__(f"cannot read {path}: {reason}")
-        self.path = path
-        self.reason = reason
-        self.errno = errno
-
-
-class FactMissing(FactUnreadable):
-    """There is no `path`."""
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"cannot read {path}: {error.strerror or error}")
+        self.errno = error.errno
 
 
 class FactMalformed(DiscoveryError):
@@ -40,9 +33,6 @@ class FactMalformed(DiscoveryError):
 
     def __init__(self, path: str, text: str, expectation: str) -> None:
         super().__init__(f"{path} holds {text[:80]!r}, expected {expectation}")
-        self.path = path
-        self.text = text
-        self.expectation = expectation
 
 
 class CallHangs(DiscoveryError):
@@ -54,8 +44,6 @@ class ProgramFailed(DiscoveryError):
 
     def __init__(self, command: str, reason: str) -> None:
         super().__init__(f"{command} failed: {reason}")
-        self.command = command
-        self.reason = reason
 
 
 class HypervisorUnreachable(DiscoveryError):
@@ -67,8 +55,6 @@ class CallFailed(DiscoveryError):
 
     def __init__(self, call: str, reason: str, code: int | None = None) -> None:
         super().__init__(f"{call} failed: {reason}")
-        self.call = call
-        self.reason = reason
         self.code = code
 
 

@@ -51,11 +51,6 @@ class FairLock:
             else:
                 self._is_held = False
 
-    def waiting_count(self) -> int:
-        """Return how many threads wait now."""
-        with self._mutex:
-            return len(self._waiting_turns)
-
     def __enter__(self) -> FairLock:
         self.acquire()
         return self

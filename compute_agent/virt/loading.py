@@ -12,6 +12,11 @@ from compute_agent import errors
 from compute_agent.virt.driver import ComputeDriver
 
 ENTRY_POINTS: Final = "compute_agent.drivers"
+_BUILTIN: Final = {
+    "fake": "compute_agent.virt.fake",
+    "host": "compute_agent.virt.host",
+    "libvirt": "compute_agent.virt.libvirt.driver",
+}
 
 
 def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
@@ -35,16 +40,10 @@ def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
 
 
 def _builtin(name: str) -> object | None:
-    module, _dot, class_name = name.rpartition(".")
-    if module == "host":
-        return getattr(importlib.import_module("compute_agent.virt.host"), class_name, None)
-    if module == "libvirt":
-        return getattr(
-            importlib.import_module("compute_agent.virt.libvirt.driver"), class_name, None
-        )
-    if module == "fake":
-        return getattr(importlib.import_module("compute_agent.virt.fake"), class_name, None)
-    return None
+    kind, _dot, class_name = name.rpartition(".")
+    if kind not in _BUILTIN:
+        return None
+    return getattr(importlib.import_module(_BUILTIN[kind]), class_name, None)
 
 
 def _entry_point(name: str) -> object | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from compute_agent.discovery.bounded_calls import step
-from compute_agent.discovery.errors import FactMalformed, FactMissing, FactUnreadable
+from compute_agent.discovery.errors import FactMalformed, FactUnreadable
 
 SYSFS = "/sys"
 PROCFS = "/proc"
@@ -83,13 +83,13 @@ class FileTree:
         return self.data(relative, limit).decode("utf-8", "replace").strip(_SURROUNDING)
 
     def data(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> bytes:
-        """Read the file's bytes; raises FactMissing or FactUnreadable."""
+        """Read the file's bytes; raises FactUnreadable."""
         path = f"{self.root}/{relative}"
         step(path)
         try:
             return self._read(path, limit)
         except OSError as error:
-            raise _unreadable(path, error) from error
+            raise FactUnreadable(path, error) from error
 
     def count(self, relative: str) -> int:
         """Read the file's number, 0 or more; raises as `text`, and FactMalformed."""
@@ -141,7 +141,7 @@ class FileTree:
             return tuple(sorted(os.listdir(path)))
         except OSError as error:
             if error.errno not in NO_VALUE:
-                self._warn(f"{_unreadable(path, error)}; treated as empty")
+                self._warn(f"{FactUnreadable(path, error)}; treated as empty")
             return ()
 
     def link(self, relative: str) -> str | None:
@@ -152,7 +152,7 @@ class FileTree:
             return os.readlink(path)
         except OSError as error:
             if error.errno not in NO_VALUE:
-                self._warn(f"{_unreadable(path, error)}; treated as unknown")
+                self._warn(f"{FactUnreadable(path, error)}; treated as unknown")
             return None
 
     def link_name(self, relative: str) -> str | None:
@@ -182,8 +182,3 @@ class Machine:
     def warnings(self) -> tuple[str, ...]:
         """Every warning once, in the order in which they came up."""
         return tuple(dict.fromkeys(self._warnings))
-
-
-def _unreadable(path: str, error: OSError) -> FactUnreadable:
-    kind = FactMissing if error.errno in (errno.ENOENT, errno.ENOTDIR) else FactUnreadable
-    return kind(path, error.strerror or str(error), error.errno)

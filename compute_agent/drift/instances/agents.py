@@ -9,13 +9,13 @@ import time
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import BusServer, check_broker
 from compute_agent.daemon.bus_state import fault_of
-from compute_agent.drift.instances.source import Answers
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -40,6 +40,19 @@ LATENESS = 1.2
 
 Nodes = Mapping[str, Mapping[str, Any]]
 """The announcements of a host's nodes, by the uuid of their root providers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What agents said when they were asked for their instances.
+
+    :ivar instances: host to the instances that are there.
+    :ivar refusals: host to the reason of an agent that answered, and does not list them. A host in
+        neither did not answer.
+    """
+
+    instances: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
 
 class AgentRefused(errors.ComputeAgentError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from compute_agent.drift.instances.file import InstanceFile
 from compute_agent.placement.provider_directory import ProviderDirectory
+
+if TYPE_CHECKING:
+    from compute_agent.drift.instances.agents import AgentsOnBus
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +80,6 @@ class FileSource:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What agents said when they were asked for their instances.
-
-    :ivar instances: host to the instances that are there.
-    :ivar refusals: host to the reason of an agent that answered, and does not list them. A host in
-        neither did not answer.
-    """
-
-    instances: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    refusals: Mapping[str, str] = field(default_factory=dict)
-
-
-class Agents(Protocol):
-    """The agents, on whatever bus."""
-
-    def hosts(self, roots: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """Host to its root providers, of all that announce themselves.
-
-        :param roots: roots that are waited for, within a bound.
-        """
-
-    def instances(self, hosts: Collection[str]) -> Answers:
-        """Ask the agents of these hosts what is there."""
-
-    def ask_schedulers(self) -> None:
-        """Ask every scheduler for whom it claimed lately."""
-
-    def recent_claims(self) -> frozenset[str]:
-        """Return what schedulers answered."""
-
-
 class AgentsSource:
     """What all hosts list, and what schedulers claimed for lately: it may be on its way.
 
@@ -117,7 +88,9 @@ class AgentsSource:
 
     name = "agents"
 
-    def __init__(self, agents: Agents, say: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self, agents: AgentsOnBus, say: Callable[[str], None] = lambda _text: None
+    ) -> None:
         self._agents = agents
         self._say = say
 

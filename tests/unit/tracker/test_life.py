@@ -34,7 +34,7 @@ def test_a_fair_lock_serves_in_the_order_of_arrival():
         thread = threading.Thread(target=work, args=(number,))
         thread.start()
         threads.append(thread)
-        while lock.waiting_count() <= number:
+        while len(lock._waiting_turns) <= number:
             thread.join(0.001)
     lock.release()
     for thread in threads:

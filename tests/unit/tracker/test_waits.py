@@ -228,6 +228,6 @@ def test_who_gave_up_waiting_for_a_lock_is_not_given_it() -> None:
     lock = FairLock()
     lock.acquire()
     assert not lock.acquire(timeout=0.001)
-    assert lock.waiting_count() == 0
+    assert not lock._waiting_turns
     lock.release()
     assert is_free_at_once(lock)
