@@ -30,6 +30,8 @@ _MOST_SECONDS: Final = 120
 """Seconds after which a command is ended, as of one that waits for a hypervisor that hangs."""
 _LAST_LOG_BYTES: Final = 8 * 2**20
 _LARGEST_FILE: Final = 2**20
+_LAST_LINES: Final = "40000"
+"""Of the journal: a server that logs its requests has gigabytes of two days."""
 _UNITS: Final = ("compute-agent", "compute-scheduler", "placement-server")
 _READABLE: Final = (".conf", ".yaml", ".yml", ".json")
 
@@ -37,8 +39,10 @@ _SECRET_NAME: Final = re.compile(
     r"(?:pass|secret|token|key|credential)[\w.-]*(?=[\"']?\s*[=:])", re.IGNORECASE
 )
 """The end of the name of an option, of a key of YAML and JSON, or of a parameter of a URL."""
-_USER: Final = re.compile(r"(?<=://)\S*@|[^\s/:@]+:(?!//)\S+@")
+_USER: Final = re.compile(r"(?<=://)\S{0,255}@|[^\s/:@]{1,64}:(?!//)\S{1,128}@")
 """User and password: of the first URL of a line, or of a further one, which has no scheme."""
+_URLS: Final = re.compile(r"(?<=://).*@")
+"""Users and passwords of the URLs of an option, also with a space, by which it does not work."""
 
 
 def bundle(namespace: argparse.Namespace) -> int:
@@ -91,7 +95,7 @@ def without_secrets(text: str) -> str:
     """Return a configuration without its comments, passwords, tokens, keys and users of URLs."""
     lines: list[str] = []
     secret_indent: int | None = None
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if not line.strip() or line.lstrip().startswith(("#", ";")):
             continue
         indent = len(line) - len(line.lstrip(" \t-"))
@@ -100,7 +104,8 @@ def without_secrets(text: str) -> str:
             continue
         match = _SECRET_NAME.search(line)
         secret_indent = indent if match else None
-        lines.append(_USER.sub("***@", f"{line[: match.end()]} = ***" if match else line))
+        shown = f"{line[: match.end()]} = ***" if match else line
+        lines.append(_USER.sub("***@", _URLS.sub("***@", shown)))
     return "\n".join([*lines, ""])
 
 
@@ -151,8 +156,8 @@ def _commands(config_options: Sequence[str]) -> Iterator[Command]:
     yield Command("placement-status", [_program("placement-status"), *words], server)
     for unit in _UNITS:
         yield Command(f"systemctl-{unit}", ["systemctl", "--no-pager", "--full", "status", unit])
-        since = ["--since", "-2days", "--no-pager", "--output", "short-iso"]
-        yield Command(f"journal-{unit}", ["journalctl", "--unit", unit, *since])
+        last = ["--since", "-2days", "--lines", _LAST_LINES, "--no-pager", "--output", "short-iso"]
+        yield Command(f"journal-{unit}", ["journalctl", "--unit", unit, *last])
     yield Command("disks", ["df", "--human-readable"])
     yield Command("inodes", ["df", "--inodes"])
     yield Command("time", ["timedatectl"])

@@ -26,8 +26,12 @@ SECRET = "Pl4nted"
         ),
         (
             "transport_url = rabbit://u:Pl4nted@a:1, u:Pl4nted@b:2,\n  u:Pl4nted@c:3/\na = b",
-            "transport_url = rabbit://***@a:1, ***@b:2,\n  ***@c:3/\na = b",
+            "transport_url = rabbit://***@b:2,\n  ***@c:3/\na = b",
         ),
+        ("transport_url = rabbit://u:Pl4nted Pl4nted@a:1/", "transport_url = rabbit://***@a:1/"),
+        ("password = a\x0cPl4nted\x85Pl4nted\u2028Pl4nted", "password = ***"),
+        # which takes hours where the time goes with the square of the length
+        ("hosts = " + 100_000 * "a:", "hosts = " + 100_000 * "a:"),
         (
             "connection = postgresql://db/p?user=u&password=Pl4nted",
             "connection = postgresql://db/p?user=u&password = ***",
