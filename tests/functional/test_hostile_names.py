@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 import uuid
@@ -11,18 +12,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import requests
 
 from compute_agent.programs.printable import PrintableStream, terminal
 from tests.fixtures import programs
 from tests.fixtures.databases import migrated_sqlite
 from tests.fixtures.terminal import IS_ORDER, ORDERS
-from tests.functional.agent.processes import AgentProcess, PlacementProcess
+from tests.functional.agent.processes import (
+    HEADERS,
+    AgentProcess,
+    PlacementProcess,
+    eventually,
+)
 
 
 class HostileNames(NamedTuple):
     agent: AgentProcess
     host: str
     consumer: str
+    url: str
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +61,16 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileNames]:
             "consumer_type": "INSTANCE",
         }
         assert placement.request("PUT", f"/allocations/{consumer}", json=body).ok
+        place = dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), ORDERS)
+        bus = {"state": "refused", "since": None, "why": ORDERS}
+        report = {"period": 60, "bus": bus, "disabled_reason": ORDERS, "trouble": ORDERS}
+        headers = {**HEADERS, "X-Compute-Agent-Report": json.dumps({**report, "place": place})}
+        url = f"{placement.url}/provider_trees/{root}"
+        assert requests.get(url, headers=headers, timeout=30).ok
+    eventually(lambda: placement.get("/agent_reports")["agent_reports"], "the report")
     agent = AgentProcess(directory, placement.url)
     agent.script(nodes=[host])
-    yield HostileNames(agent, host, consumer)
+    yield HostileNames(agent, host, consumer, placement.url)
     placement.kill()
 
 
@@ -71,16 +86,23 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileNames]:
         ("compute-manage", "placement", "delete-host", "NAME"),
         ("compute-manage", "placement", "rename", "NAME", "new NAME"),
         ("compute-manage", "host", "list"),
+        ("placement", "--url", "URL", "history"),
+        ("placement", "--url", "URL", "history", "NAME", "--json"),
+        ("compute-scheduler", "make-room", "--host", "NAME", "--resources", "VCPU=4"),
     ],
     ids=" ".join,
 )
 def test_no_program_obeys_a_name(hostile: HostileNames, command: tuple[str, ...]) -> None:
     program, *words = (
-        word.replace("CONSUMER", hostile.consumer).replace("NAME", hostile.host) for word in command
+        word.replace("CONSUMER", hostile.consumer)
+        .replace("NAME", hostile.host)
+        .replace("URL", hostile.url)
+        for word in command
     )
+    configured = () if program == "placement" else ("--config-file", str(hostile.agent.config))
     ended = programs.run(
         program,
-        *("--config-file", str(hostile.agent.config), *words),
+        *(*configured, *words),
         timeout=90,
         environment=hostile.agent.environment(),
     )
