@@ -28,6 +28,8 @@ _EXISTS: Final = sa.select(_C.minute).where(_C.minute == sa.bindparam("minute"))
 _DELETE: Final = sa.delete(use_samples).where(
     sa.or_(
         _C.minute < sa.bindparam("oldest"),
+        # of a clock that was ahead, which would end each chart for as long
+        _C.minute > sa.bindparam("newest"),
         sa.and_(_C.minute < sa.bindparam("thinned"), _C.minute % THINNED != 0),
     )
 )
@@ -40,12 +42,13 @@ def exists(tx: ReadTransaction, minute: int) -> bool:
 
 
 def write(tx: WriteTransaction, minute: int, sums: Sequence[InventorySum]) -> None:
-    """Write the sample of a minute unless there is one, and delete those that are too old."""
+    """Write the sample of a minute unless there is one; delete what is too old, or too new."""
     if exists(tx, minute):
         return
     document = json.dumps({entry.resource_class: (entry.used, entry.capacity) for entry in sums})
     tx.execute(sa.insert(use_samples), {"minute": minute, "document": document})
-    tx.execute(_DELETE, {"oldest": minute - KEPT, "thinned": minute - DAY})
+    ages = {"oldest": minute - KEPT, "newest": minute + DAY, "thinned": minute - DAY}
+    tx.execute(_DELETE, ages)
 
 
 def read(tx: ReadTransaction) -> list[Sample]:

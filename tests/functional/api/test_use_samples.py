@@ -46,6 +46,12 @@ def test_a_day_has_every_minute_a_week_one_in_ten_and_nothing_is_older(store: St
     assert len([minute for minute in kept if minute >= last - DAY]) == DAY + 1
 
 
+def test_samples_of_a_clock_that_was_far_ahead_are_deleted(store: Store) -> None:
+    for minute in (400 * DAY, 5 * DAY, 5 * DAY + 1):
+        store.write(use_samples.write, minute, [])
+    assert minutes(store) == [5 * DAY, 5 * DAY + 1]
+
+
 def test_the_first_request_of_a_minute_takes_its_sample(store: Store) -> None:
     with time_machine.travel(6000.5, tick=False) as clock:
         application = UseSampler(lambda *_: [], store)
