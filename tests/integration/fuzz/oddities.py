@@ -27,6 +27,10 @@ HEADERS: Final = (
     b"Content-Type: text/plain",
     b"Content-Type: application/json; charset=utf-16",
     b"Content-Type: ;",
+    b'X-Compute-Agent-Report: {"period": 1e400, "bus": {"state": "up"}}',
+    b'X-Compute-Agent-Report: {"period": 1, "bus": {"state": "up", "why": "\\ud800\\u0000"}, '
+    b'"disabled_reason": "", "trouble": "\\u001b[2J", "place": {"address": "", "machine_id": "", '
+    b'"boot_id": "", "state_path": ""}, "cells": [{"id": 99999999999999999999, "cores": []}]}',
     b"OpenStack-API-Version: placement 1.40",
     b"OpenStack-API-Version: placement latest",
     b"OpenStack-API-Version: placement 1.999999999999999999999",

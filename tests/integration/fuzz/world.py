@@ -189,6 +189,8 @@ def _read(dice: random.Random) -> ValidRequest:
             *(f"/resource_providers/{provider}{rest}", f"/allocations/{consumer}", "/", "/traits"),
             *("/usages?project_id=p1", f"/provider_trees/{provider}", "/changes", "/fragmentation"),
             *("/changes?after=1&limit=5", "/capacity?resources=VCPU:1", "/resource_classes"),
+            *(f"/history?root={provider}&name=VCPU", "/history?after=1&limit=5"),
+            *(f"/agent_reports?root={provider}", "/agent_reports?notable=true"),
         )
     )
     return ValidRequest("GET", path)
@@ -204,6 +206,16 @@ def _question(dice: random.Random) -> ValidRequest:
     if dice.randint(0, 1):
         empty = dice.sample(ROOTS, dice.randint(0, 1))
         room = {"request": urlencode(_filters(dice)), "empty": empty, "time_limit": 0.1}
+        options = {
+            "places": dice.randint(1, 3),
+            "max_moves": dice.randint(0, 4),
+            "swap": True,
+            "plans": 2,
+            "avoid": [dice.choice(ROOTS)],
+            "requests": {dice.choice(CONSUMERS): urlencode(_filters(dice))},
+            "leave_alone": {"consumers": [dice.choice(CONSUMERS)], "types": ["MIGRATION"]},
+        }
+        room |= {name: options[name] for name in dice.sample(list(options), dice.randint(0, 4))}
         return ValidRequest("POST", "/make_room", room)
     changes = [{"remove_tree": dice.choice(ROOTS)}, {"release": dice.choice(CONSUMERS)}]
     body = {
