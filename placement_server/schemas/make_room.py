@@ -38,7 +38,7 @@ MAKE_ROOM: Final = SchemaByVersion(
             requests={
                 "type": "object",
                 "propertyNames": _UUID,
-                "additionalProperties": {"type": "string"},
+                "patternProperties": {".*": {"type": "string"}},
                 "maxProperties": limits.NAMES,
             },
             plans={"type": "integer", "minimum": 1, "maximum": 10},

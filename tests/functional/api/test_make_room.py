@@ -214,6 +214,7 @@ def test_without_time_nothing_is_proved(api: Client) -> None:
         ({"request": "resources=NOPE:1"}, 400, None),
         ({"request": "resources=VCPU"}, 400, None),
         ({"request": WHOLE_HOST, "requests": {ON_B: "spam=1"}}, 400, None),
+        ({"request": WHOLE_HOST, "requests": {ON_B: 1}}, 400, f"/requests/{ON_B}"),
     ],
 )
 def test_a_wrong_question_is_refused(
