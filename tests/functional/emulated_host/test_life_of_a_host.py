@@ -14,6 +14,7 @@ import requests
 from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost
 from tests.functional.agent.processes import PlacementProcess, eventually
 from tests.functional.emulated_host.relay import START_LIBVIRTD, NoHost, Relay, new_host
+from tests.integration.holders.machines import xml_of
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +45,7 @@ from xml.etree import ElementTree
 connection = libvirt.open("qemu:///system")
 guest = connection.defineXML(open("/run/outside/planned.xml").read())
 guest.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-pid = Path("/run/libvirt/qemu/planned.pid").read_text().strip()
+pid = Path(f"/run/libvirt/qemu/{guest.name()}.pid").read_text().strip()
 threads = {
     (task / "comm").read_text().split("/")[0]: sorted(os.sched_getaffinity(int(task.name)))
     for task in Path(f"/proc/{pid}/task").iterdir()
@@ -66,8 +67,8 @@ seen = {
 Path("/run/outside/planned.json").write_text(json.dumps(seen))
 """
 END_GUEST: Final = """
-import libvirt
-guest = libvirt.open("qemu:///system").lookupByName("planned")
+import libvirt, uuid
+guest = libvirt.open("qemu:///system").lookupByName("test-" + str(uuid.UUID(int=0x36)))
 guest.destroy()
 guest.undefine()
 """
@@ -233,7 +234,7 @@ def check_planned_guest(operator: Operator, tree: Tree) -> None:
         (1, [3], 64),
         (0, [1], 96),
     ]
-    (operator.host.shared / "planned.xml").write_text(domain_of(cells))
+    (operator.host.shared / "planned.xml").write_text(xml_of(PLANNED, claimed))
     operator.run_python(LOOK_AT_GUEST)
     seen = json.loads((operator.host.shared / "planned.json").read_text())
     assert seen == {
@@ -247,29 +248,6 @@ def check_planned_guest(operator: Operator, tree: Tree) -> None:
     operator.run_python(END_GUEST)
     assert operator.ask("drop_claim", instance=PLANNED)
     assert operator.placement.request("DELETE", f"/allocations/{PLANNED}").status_code == 204
-
-
-def domain_of(cells: list[dict[str, Any]]) -> str:
-    """Return the definition of a guest with a vCPU on each of the claimed cells."""
-    pins = [f"<vcpupin vcpu='{i}' cpuset='{c['pinned_cpus'][0]}'/>" for i, c in enumerate(cells)]
-    nodes = [
-        f"<memnode cellid='{i}' mode='strict' nodeset='{c['cell']}'/>" for i, c in enumerate(cells)
-    ]
-    numa = [
-        f"<cell id='{i}' cpus='{i}' memory='{c['memory_mib']}' unit='MiB'/>"
-        for i, c in enumerate(cells)
-    ]
-    return f"""
-<domain type='qemu'>
-  <name>planned</name><uuid>{PLANNED}</uuid>
-  <memory unit='MiB'>{sum(c["memory_mib"] for c in cells)}</memory><vcpu>{len(cells)}</vcpu>
-  <cputune>{"".join(pins)}</cputune>
-  <numatune><memory mode='strict' nodeset='0-1'/>{"".join(nodes)}</numatune>
-  <cpu><numa>{"".join(numa)}</numa></cpu>
-  <os><type arch='x86_64' machine='q35'>hvm</type></os>
-  <devices><memballoon model='none'/></devices>
-</domain>
-"""
 
 
 @pytest.mark.timeout(900)  # an emulated CPU is 10 times slower, and shared with other tests

@@ -84,9 +84,8 @@ class Cloud:
                 (machine.placement, lambda machine=machine: self._allocated(machine)),
             ):
                 begin = time.monotonic()
-                with contextlib.suppress(
-                    libvirt.libvirtError, ComputeAgentError, requests.RequestException
-                ):
+                # requests has errors of this kind, too
+                with contextlib.suppress(libvirt.libvirtError, ComputeAgentError, OSError):
                     seen = read()
                     looks.append(Look(place, begin, time.monotonic(), seen))
         self.history.looks += looks

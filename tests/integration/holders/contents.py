@@ -50,9 +50,11 @@ def elements_of(claim: Mapping[str, Any]) -> tuple[str, list[str], str]:
         first = last + 1
     elements = []
     if cells:
+        on = ",".join(str(cell["cell"]) for cell in claim["cells"])
         elements = [
             f"<cputune>{''.join(pins)}</cputune>",
-            f"<numatune>{''.join(nodes)}</numatune><cpu><numa>{''.join(cells)}</numa></cpu>",
+            f"<numatune><memory mode='strict' nodeset='{on}'/>{''.join(nodes)}</numatune>"
+            f"<cpu><numa>{''.join(cells)}</numa></cpu>",
         ]
     if pages:
         elements.append(f"<memoryBacking><hugepages>{''.join(pages)}</hugepages></memoryBacking>")
