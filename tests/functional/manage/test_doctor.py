@@ -87,11 +87,33 @@ def test_a_disk_that_is_full_or_nearly_so_is_named_with_its_option(
     assert "20 inodes: free some" in told(examine(online, "--json"), "warning")["disk"]
 
 
-def test_a_misspelt_option_is_a_warning(online: Operator) -> None:
-    online.configure(compute={"enable_numa_reporting_to_placment": True})
+@pytest.mark.parametrize(
+    ("options", "level", "subject", "words"),
+    [
+        (
+            {"compute": {"enable_numa_reporting_to_placment": True}},
+            *("warning", "options", "enable_numa_reporting_to_placement"),
+        ),
+        (
+            {"DEFAULT": {"update_resources_interval": "often"}},
+            *("error", "configuration", "often"),
+        ),
+        ({"compute": {"cpu_shared_set": "900"}}, "error", "CPU sets", ""),
+        ({"compute": {"cpu_shared_set": "0-1,900"}}, "warning", "cpu_shared_set", "900"),
+        (
+            {"devices": {"enabled_mdev_types": "nvidia-99"}},
+            *("warning", "enabled_mdev_types", "nvidia-99"),
+        ),
+    ],
+    ids=["misspelt", "of a wrong type", "no CPU", "CPUs that are not there", "no such vGPU"],
+)
+def test_an_option_that_is_wrong_is_named(
+    online: Operator, options: dict[str, dict[str, object]], level: str, subject: str, words: str
+) -> None:
+    online.configure(**options)
     result = examine(online, "--json")
-    assert result.status == 1
-    assert "enable_numa_reporting_to_placement" in told(result, "warning")["options"]
+    assert result.status == {"warning": 1, "error": 2}[level]
+    assert words in told(result, level)[subject]
 
 
 def test_the_permission_to_reshape_is_found_missing(online: Operator, proxy: LyingProxy) -> None:
@@ -124,34 +146,6 @@ def test_identities_that_disagree_are_an_error(online: Operator) -> None:
     result = examine(online, "--json")
     assert result.status == 2
     assert "disagree" in told(result, "error")["identity"]
-
-
-def test_a_configuration_that_cannot_be_read_is_an_error(online: Operator) -> None:
-    online.configure(DEFAULT={"update_resources_interval": "often"})
-    result = examine(online, "--json")
-    assert result.status == 2
-    assert "often" in told(result, "error")["configuration"]
-
-
-def test_cpu_sets_that_leave_nothing_for_guests_are_an_error(online: Operator) -> None:
-    online.configure(compute={"cpu_shared_set": "900"})
-    result = examine(online, "--json")
-    assert result.status == 2
-    assert "CPU sets" in told(result, "error")
-
-
-def test_cpus_that_the_machine_does_not_have_are_a_warning(online: Operator) -> None:
-    online.configure(compute={"cpu_shared_set": "0-1,900"})
-    result = examine(online, "--json")
-    assert result.status == 1
-    assert "900" in told(result, "warning")["cpu_shared_set"]
-
-
-def test_a_type_of_vgpu_that_no_gpu_offers_is_a_warning(online: Operator) -> None:
-    online.configure(devices={"enabled_mdev_types": "nvidia-99"})
-    result = examine(online, "--json")
-    assert result.status == 1
-    assert "nvidia-99" in told(result, "warning")["enabled_mdev_types"]
 
 
 def test_a_gpu_whose_numa_node_nobody_knows_is_a_warning_until_the_operator_says_it(

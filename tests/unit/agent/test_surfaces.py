@@ -6,6 +6,7 @@ import select
 import socket
 import stat
 import urllib.request
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -67,6 +68,17 @@ def test_the_summary_names_the_trouble(board):
     assert "the driver failed" in board.summary()
 
 
+@contextmanager
+def serving(path, commands=None, **options):
+    """The path of a socket that is served."""
+    server = LocalServer(path, commands or {"status": lambda: 1}, **options)
+    server.start()
+    try:
+        yield path
+    finally:
+        server.stop()
+
+
 @pytest.fixture
 def served(tmp_path):
     def fail():
@@ -79,10 +91,8 @@ def served(tmp_path):
         return len(1)
 
     commands = {"fail": fail, "break": break_down, "mistake": mistake}
-    server = LocalServer(tmp_path / "s", {"echo": lambda **given: given, **commands})
-    server.start()
-    yield tmp_path / "s"
-    server.stop()
+    with serving(tmp_path / "s", {"echo": lambda **given: given, **commands}) as path:
+        yield path
 
 
 def test_a_command_on_the_socket_is_answered(served):
@@ -119,13 +129,11 @@ def test_garbage_on_the_socket_is_answered_and_does_no_harm(served):
 
 
 def test_a_client_that_says_nothing_or_too_slowly_is_hung_up_on(tmp_path):
-    server = LocalServer(tmp_path / "s", {"status": lambda: 1}, read_timeout=0.3)
-    server.start()
-    try:
+    with serving(tmp_path / "s", read_timeout=0.3) as path:
         for said, pause in ((b"", 1), (b'{"command"', 1), (b" " * 10_000, 0.01)):
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(10)
-                client.connect(str(tmp_path / "s"))
+                client.connect(str(path))
                 for number in range(len(said) if pause < 1 else 1):
                     try:
                         client.sendall(said[number : number + 1] if pause < 1 else said)
@@ -134,29 +142,26 @@ def test_a_client_that_says_nothing_or_too_slowly_is_hung_up_on(tmp_path):
                     if select.select([client], [], [], pause)[0]:
                         break
                 assert client.recv(1) == b""
-        assert local_socket.ask(tmp_path / "s", "status", 10) == 1
-    finally:
-        server.stop()
+        assert local_socket.ask(path, "status", 10) == 1
 
 
-def test_what_changes_the_host_is_refused_to_others_than_the_owners(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("owners", "is_allowed"), [(None, True), ((os.getuid(),), True), ((os.getuid() + 1,), False)]
+)
+def test_what_changes_the_host_is_refused_to_others_than_the_owners(
+    tmp_path, caplog, owners, is_allowed
+):
     changed = []
     commands = {"status": lambda: 1, "change": lambda: changed.append(1)}
-    for owners, allowed in ((None, True), ((os.getuid(),), True), ((os.getuid() + 1,), False)):
-        changed.clear()
-        server = LocalServer(tmp_path / "s", commands, changes=["change"], owners=owners)
-        server.start()
-        try:
-            assert local_socket.ask(tmp_path / "s", "status", 10) == 1
-            if allowed:
-                local_socket.ask(tmp_path / "s", "change", 10)
-            else:
-                with pytest.raises(errors.ComputeAgentError, match=f"user id {os.getuid()} did"):
-                    local_socket.ask(tmp_path / "s", "change", 10)
-                assert f"to user id {os.getuid()}" in caplog.text
-        finally:
-            server.stop()
-        assert bool(changed) is allowed
+    with serving(tmp_path / "s", commands, changes=["change"], owners=owners) as path:
+        assert local_socket.ask(path, "status", 10) == 1
+        if is_allowed:
+            local_socket.ask(path, "change", 10)
+        else:
+            with pytest.raises(errors.ComputeAgentError, match=f"user id {os.getuid()} did"):
+                local_socket.ask(path, "change", 10)
+            assert f"to user id {os.getuid()}" in caplog.text
+    assert bool(changed) is is_allowed
 
 
 def test_the_socket_is_open_to_its_user_and_group_only(served):
@@ -164,25 +169,19 @@ def test_the_socket_is_open_to_its_user_and_group_only(served):
 
 
 def test_clients_that_are_too_many_are_closed_and_the_others_answered(tmp_path):
-    server = LocalServer(tmp_path / "s", {"status": lambda: 1}, read_timeout=60)
-    server.start()
-    clients = []
-    try:
+    with serving(tmp_path / "s", read_timeout=60) as path, ExitStack() as connections:
+        clients = []
         for _ in range(local_socket.MAX_CLIENTS + 1):
-            clients.append(socket.socket(socket.AF_UNIX))
-            clients[-1].connect(str(tmp_path / "s"))
+            clients.append(connections.enter_context(socket.socket(socket.AF_UNIX)))
+            clients[-1].connect(str(path))
             clients[-1].settimeout(30)
         assert clients[-1].recv(1) == b"", "closed without an answer"
         with pytest.raises(errors.ComputeAgentError, match="64 clients are connected") as refused:
-            local_socket.ask(tmp_path / "s", "status", 30)
+            local_socket.ask(path, "status", 30)
         assert not isinstance(refused.value, AgentNotRunning)
         clients[0].sendall(b'{"command": "status"}\n')
         assert clients[0].recv(100) == b'{"result": 1}\n'
         assert clients[0].recv(1) == b""
-    finally:
-        for client in clients:
-            client.close()
-        server.stop()
 
 
 def test_without_an_agent_the_way_to_start_one_is_told(tmp_path):
@@ -201,13 +200,10 @@ def test_a_user_who_may_not_ask_is_told_who_may(tmp_path, monkeypatch):
 
 
 def test_a_stale_socket_is_replaced_and_a_stopped_server_leaves_none(tmp_path):
-    path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(path))
-    server = LocalServer(path, {"status": lambda: 1})
-    server.start()
-    assert local_socket.ask(path, "status", 10) == 1
-    server.stop()
+        dead.bind(str(tmp_path / "s"))
+    with serving(tmp_path / "s") as path:
+        assert local_socket.ask(path, "status", 10) == 1
     assert not path.exists()
 
 
@@ -236,13 +232,11 @@ def test_metrics_are_served_as_prometheus_reads_them(board):
 def test_an_address_for_metrics_that_is_malformed_or_taken_is_a_configuration_error(board):
     with pytest.raises(errors.InvalidConfiguration, match="ADDRESS:PORT"):
         metrics_server("9101", board).start()
-    first = metrics_server("127.0.0.1:0", board)
-    first.start()
-    try:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
         with pytest.raises(errors.InvalidConfiguration, match="cannot be served"):
-            metrics_server(f"127.0.0.1:{first.port}", board).start()
-    finally:
-        first.stop()
+            metrics_server(f"127.0.0.1:{taken.getsockname()[1]}", board).start()
 
 
 def test_the_ledger_remembers_over_restarts(tmp_path):
@@ -335,22 +329,15 @@ def test_what_is_not_a_socket_is_not_replaced_by_one(tmp_path, kind):
 
 
 def test_the_socket_of_an_agent_that_runs_is_not_taken(tmp_path):
-    first = LocalServer(tmp_path / "s", {"status": lambda: 1})
-    first.start()
-    try:
+    with serving(tmp_path / "s") as path:
         with pytest.raises(errors.InvalidConfiguration, match="another agent serves"):
-            LocalServer(tmp_path / "s", {"status": lambda: 2}).start()
-        assert local_socket.ask(tmp_path / "s", "status", 10) == 1
-    finally:
-        first.stop()
+            LocalServer(path, {"status": lambda: 2}).start()
+        assert local_socket.ask(path, "status", 10) == 1
 
 
 def test_a_server_whose_socket_another_replaced_stops_and_leaves_that_one(tmp_path):
-    path = tmp_path / "s"
-    server = LocalServer(path, {"status": lambda: 1})
-    server.start()
-    path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(path))
-        server.stop()
+        with serving(tmp_path / "s") as path:
+            path.unlink()
+            other.bind(str(path))
         assert path.is_socket()

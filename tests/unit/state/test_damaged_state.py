@@ -234,40 +234,35 @@ def test_a_cache_with_a_value_of_another_type_is_set_aside(
         assert Path(f"{path}.broken").read_text() == json.dumps(document)
 
 
+CACHED_ROOT, CACHED_CHILD = CACHE["trees"][ROOT]
+
+
 @pytest.mark.parametrize(
-    ("change", "place"),
+    ("trees", "place"),
     [
-        ({"uuid": "no-uuid"}, "no-uuid"),
-        ({"uuid": ROOT}, ROOT),
-        ({"parent_provider_uuid": GUEST}, GUEST),
-        ({"name": "host1"}, "host1"),
-        ({"name": ""}, "name"),
+        *(
+            ({ROOT: [CACHED_ROOT, {**CACHED_CHILD, **change}]}, place)
+            for change, place in (
+                ({"uuid": "no-uuid"}, "no-uuid"),
+                ({"uuid": ROOT}, ROOT),
+                ({"parent_provider_uuid": GUEST}, GUEST),
+                ({"name": "host1"}, "host1"),
+                ({"name": ""}, "name"),
+            )
+        ),
+        # the host below another provider, and a root with another uuid than its key
+        ({CHILD: [CACHED_ROOT, CACHED_CHILD]}, CHILD),
+        ({ROOT: [{**CACHED_ROOT, "uuid": GUEST}]}, ROOT),
     ],
 )
 def test_a_cache_whose_providers_are_no_tree_is_set_aside(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, Any], place: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, trees: dict[str, Any], place: str
 ) -> None:
-    root, child = CACHE["trees"][ROOT]
     path = tmp_path / "placement-cache.json"
-    path.write_text(json.dumps({"format": 1, "trees": {ROOT: [root, {**child, **change}]}}))
+    path.write_text(json.dumps({"format": 1, "trees": trees}))
     assert cached(tmp_path) == {}
     assert Path(f"{path}.broken").exists()
     assert place in caplog.text
-
-
-def test_a_cache_that_has_the_host_below_another_provider_is_set_aside(tmp_path: Path) -> None:
-    path = tmp_path / "placement-cache.json"
-    path.write_text(json.dumps({"format": 1, "trees": {CHILD: CACHE["trees"][ROOT]}}))
-    assert cached(tmp_path) == {}
-    assert Path(f"{path}.broken").exists()
-
-
-def test_a_cache_whose_root_has_another_uuid_than_its_key_is_set_aside(tmp_path: Path) -> None:
-    root = {**CACHE["trees"][ROOT][0], "uuid": GUEST}
-    path = tmp_path / "placement-cache.json"
-    path.write_text(json.dumps({"format": 1, "trees": {ROOT: [root]}}))
-    assert cached(tmp_path) == {}
-    assert Path(f"{path}.broken").exists()
 
 
 def test_additions_that_no_file_can_have_made_end_the_start(tmp_path: Path) -> None:

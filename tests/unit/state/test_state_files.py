@@ -110,15 +110,6 @@ def test_a_state_document_comes_back_as_it_was_saved(tmp_path):
     assert StateFile(tmp_path / "ledger.json", PROVIDERS).load() == {"created": ["a", "b"]}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"null", b"\xff"])
-def test_a_damaged_state_file_is_named_with_a_way_out(tmp_path, content):
-    path = tmp_path / "ledger.json"
-    path.write_bytes(content)
-    with pytest.raises(StateUnusable, match="damaged") as caught:
-        StateFile(path, PROVIDERS).load()
-    assert str(path) in str(caught.value)
-
-
 def test_a_changed_state_file_is_noticed(tmp_path):
     file = StateFile(tmp_path / "ledger.json", PROVIDERS)
     file.save({"created": ["a"]})
