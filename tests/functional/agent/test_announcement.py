@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent.commands import AgentCommands
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.cmd.agent.running import print_status
 from compute_agent.fitting import guest as wanted
@@ -22,6 +20,7 @@ from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.state.claim import AssignedUnit, Claim
 from placement_server.negotiation.microversion import MIN
 from placement_server.schemas import agent_reports as schemas
+from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
@@ -41,16 +40,7 @@ class Agent:
         self.node = Node(app, directory, extra=EXTRA)
         driver = self.node.driver
         driver.options = replace(driver.options, is_nested=nested)
-        tracker = self.node.tracker
-        self.commands = AgentCommands(
-            self.node.parts.conf,
-            self.node.parts,
-            tracker,
-            SimpleNamespace(trigger=lambda *_asked: True),
-            lambda: None,
-            book=self.node.parts.claims(tracker),
-            availability=SimpleNamespace(failed_builds=0),
-        )
+        self.commands = commands_of(self.node.parts, self.node.tracker, claims=True)
 
     def announced(self) -> dict[str, Any]:
         """The announcement of the node, as it arrives at a scheduler."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent.commands import AgentCommands
 from compute_agent.placement.transports.transport import Request
 from compute_agent.tracker.place import UNKNOWN
 from compute_agent.virt.layout.application import UNHEALTHY
+from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
@@ -52,16 +51,7 @@ class Host:
             uncut = replace(options.gpu, mdev_types=())
             self.node.driver.options = replace(options, gpu=uncut)
         assert self.node.run().completed
-        schedule = SimpleNamespace(trigger=lambda *_asked: True)
-        self.commands = AgentCommands(
-            None,
-            self.node.parts,
-            self.node.tracker,
-            schedule,
-            lambda: None,
-            book=None,
-            availability=None,
-        )
+        self.commands = commands_of(self.node.parts, self.node.tracker)
 
     @property
     def gpu(self) -> Any:

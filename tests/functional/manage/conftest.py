@@ -252,6 +252,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProces
 
 
 @pytest.fixture
+def server_config(server: PlacementProcess, tmp_path: Path) -> str:
+    """The option that names a configuration with that server, and without a message bus."""
+    config = tmp_path / "manage.conf"
+    config.write_text(
+        f"[DEFAULT]\nstate_path = {tmp_path}\n"
+        f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
+    )
+    return f"--config-file={config}"
+
+
+@pytest.fixture
 def offline(new_operator: Callable[..., Operator]) -> Operator:
     """With placement's database in a file, and no server."""
     return new_operator()

@@ -40,18 +40,14 @@ def host_of(config: Path, name: str = HOST) -> dict[str, Any]:
 
 
 def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_dead(
-    server: PlacementProcess, tmp_path: Path
+    server: PlacementProcess, server_config: str, tmp_path: Path
 ) -> None:
+    operator = Path(server_config.partition("=")[2])
     broker = f"rabbit://guest:guest@127.0.0.1:{free_port()}/"
     agent = AgentProcess(
         tmp_path, server.url, DEFAULT={"transport_url": broker, "report_interval": 1}
     )
     agent.script(nodes=[HOST], inventory={"VCPU": {"total": 2}})
-    operator = tmp_path / "operator.conf"
-    operator.write_text(
-        f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
-        f"[DEFAULT]\nstate_path = {tmp_path}\n"
-    )
     with running(agent):
         host = eventually(
             lambda: (host := host_of(operator))["bus"] == "unreachable" and host, "the bus"

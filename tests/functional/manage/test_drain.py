@@ -9,6 +9,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
+from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.fleet.announcements import Announcements
@@ -200,32 +201,22 @@ class WatchedDrain:
         assert self.placement.request("PUT", f"{path}/traits", json=body).ok
 
 
-def new_host(placement: PlacementProcess, name: str) -> str:
-    made = str(uuid.uuid4())
-    path = f"/resource_providers/{made}"
-    inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
-    named = {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}
-    assert placement.request("POST", "/resource_providers", json={"name": name, "uuid": made}).ok
-    assert placement.request("PUT", f"{path}/inventories", json=inventories).ok
-    assert placement.request("PUT", f"{path}/traits", json=named).ok
-    return made
+def new_host(server: PlacementProcess, name: str) -> str:
+    return PlacementView(KeystoneTransport.to_endpoint(server.url)).new_host(name, 4)
 
 
 @pytest.fixture
-def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., WatchedDrain]]:
+def watched(
+    server: PlacementProcess, server_config: str, tmp_path: Path
+) -> Iterator[Callable[..., WatchedDrain]]:
     processes = []
 
     def start(*arguments: str) -> WatchedDrain:
         name = f"host-{uuid.uuid4().hex[:8]}"
         root = new_host(server, name)
         consumer = claim(server, root, {"VCPU": 1})
-        config = tmp_path / "manage.conf"
-        config.write_text(
-            f"[DEFAULT]\nstate_path = {tmp_path}\n"
-            f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
-        )
         output = tmp_path / "output"
-        options = (f"--config-file={config}", "--watch", "--interval", "1", *arguments)
+        options = (server_config, "--watch", "--interval", "1", *arguments)
         with output.open("w") as file:
             process = programs.start("compute-manage", "host", "drain", name, *options, output=file)
         processes.append(process)

@@ -12,6 +12,7 @@ from compute_agent.cmd.scheduler import main as scheduler
 from compute_agent.manage.followed_fleet import FollowedTrees
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
+from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
 from tests.fixtures import programs
 from tests.fixtures.terminal import Terminal
@@ -23,32 +24,15 @@ pytestmark = pytest.mark.waiting
 IN_PLACE = "\033[H"
 
 
-def new_host(placement: PlacementProcess, name: str) -> str:
-    made = str(uuid.uuid4())
-    path = f"/resource_providers/{made}"
-    inventories = {"VCPU": {"total": 4}, "DISK_GB": {"total": 4}}
-    for method, where, body in (
-        ("POST", "/resource_providers", {"name": name, "uuid": made}),
-        (
-            "PUT",
-            f"{path}/inventories",
-            {"resource_provider_generation": 0, "inventories": inventories},
-        ),
-        ("PUT", f"{path}/traits", {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}),
-    ):
-        assert placement.request(method, where, json=body).ok
-    return made
-
-
 @pytest.fixture
-def arguments(server: PlacementProcess, tmp_path: Path) -> list[str]:
+def arguments(server_config: str) -> list[str]:
     """Of a watch without a message bus."""
-    config = tmp_path / "manage.conf"
-    config.write_text(
-        f"[DEFAULT]\nstate_path = {tmp_path}\n"
-        f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
-    )
-    return ["host", "list", f"--config-file={config}", "--watch", "--interval", "1"]
+    return ["host", "list", server_config, "--watch", "--interval", "1"]
+
+
+def new_host(server: PlacementProcess, name: str) -> str:
+    view = PlacementView(KeystoneTransport.to_endpoint(server.url))
+    return view.new_provider(name, {"VCPU": 4, "DISK_GB": 4}, ("COMPUTE_NODE",))
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])

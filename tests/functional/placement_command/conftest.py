@@ -36,6 +36,12 @@ class CommandEnd:
 Run = Callable[..., CommandEnd]
 
 
+def done(ended: CommandEnd) -> CommandEnd:
+    """Return the end of a command, which has to be a good one."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
 @pytest.fixture(scope="session", params=KINDS)
 def any_placement(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -13,12 +13,7 @@ import yaml
 
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.testing.transports import RecordingTransport
-from tests.functional.placement_command.conftest import CommandEnd, Run
-
-
-def done(ended: CommandEnd) -> CommandEnd:
-    assert ended.status == 0, ended.err
-    return ended
+from tests.functional.placement_command.conftest import Run, done
 
 
 class File:

@@ -17,12 +17,7 @@ import pytest
 from compute_agent.cmd.placement.main import main
 from compute_agent.placement.transports.transport import Transport
 from tests.functional.either_placement import OlderPlacement
-from tests.functional.placement_command.conftest import CommandEnd, Run
-
-
-def done(ended: CommandEnd) -> CommandEnd:
-    assert ended.status == 0, ended.err
-    return ended
+from tests.functional.placement_command.conftest import Run, done
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from compute_agent.placement.transports.transport import Transport
 from tests.functional.either_placement import PipeTransport
-from tests.functional.placement_command.conftest import CommandEnd, Run
+from tests.functional.placement_command.conftest import CommandEnd, Run, done
 
 EXTENDED = [
     ["explain", "--resources", "VCPU=1"],
@@ -22,11 +22,6 @@ EXTENDED = [
     ["what-if", "--resources", "VCPU=1"],
     ["history"],
 ]
-
-
-def done(ended: CommandEnd) -> CommandEnd:
-    assert ended.status == 0, ended.err
-    return ended
 
 
 class Zone:

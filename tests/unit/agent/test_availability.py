@@ -1,7 +1,6 @@
 """The disabled state of a host: who sets it, and who may undo it."""
 
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from compute_agent.agent.availability import (
     Availability,
     FailedBuilds,
 )
-from compute_agent.agent.commands import AgentCommands
 from compute_agent.state.claim import Claim
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import StatusBoard
+from tests.fixtures.agent_commands import commands_of
 
 ROOTS = ["root1", "root2"]
 
@@ -180,25 +179,12 @@ def test_a_host_that_starts_disabled_waits_for_an_operator(tmp_path):
 )
 def test_an_order_to_enable_is_understood_as_it_was_meant(bench, word, enabled):
     bench.availability.set_by_operator(not enabled, "before")
-    commands_of(bench).set_host_enabled(word, "why")
+    commands_of(availability=bench.availability).set_host_enabled(word, "why")
     assert bench.availability.state().enabled is enabled
 
 
 @pytest.mark.parametrize("word", ["", "perhaps", None, 2, []])
 def test_an_order_that_means_nothing_is_refused_and_changes_nothing(bench, word):
     with pytest.raises(errors.InvalidInput, match="true or false was expected"):
-        commands_of(bench).set_host_enabled(word)
+        commands_of(availability=bench.availability).set_host_enabled(word)
     assert bench.availability.state().enabled
-
-
-def commands_of(bench: Bench) -> AgentCommands:
-    schedule = SimpleNamespace(trigger=lambda *_asked: True)
-    return AgentCommands(
-        None,
-        None,
-        None,
-        schedule,
-        lambda: None,
-        book=None,
-        availability=bench.availability,
-    )

@@ -17,8 +17,6 @@ from compute_agent.cmd.dev.machine import SHIPPED, ReportedMachine, unpack
 from compute_agent.cmd.dev.sample import Sample, next_steps, sample_of
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 from compute_agent.cmd.scheduler.views import print_claim
-from compute_agent.cmd.trees.drawing import drawing
-from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.conf import new_config
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 from tests.data import machines
@@ -40,39 +38,6 @@ CELLS = tuple(
     )
     for cell in (0, 10, 2)
 )
-
-
-def shown(width: int, **options: object) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    form = TreeForm(full=True, **{"traits": True, **options})  # type: ignore[arg-type]
-    console.print(drawing((ROOT, *CELLS), form))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
-
-
-def test_a_tree_shows_every_provider_with_inventory_usage_and_traits() -> None:
-    text = shown(100)
-    assert text[0].startswith("host  11111111")
-    assert "DISK_GB    100        10      1           7/90" in text[2]
-    assert [line.split("host_")[1].split()[0] for line in text if "host_" in line] == [
-        "NUMA0",
-        "NUMA2",
-        "NUMA10",
-    ]
-    assert any("HW_CPU_X86_{AVX AVX2} HW_NUMA_ROOT" in line for line in text)
-
-
-@pytest.mark.parametrize("width", [20, 40, 80])
-def test_a_tree_fits_a_narrow_terminal(width: int) -> None:
-    assert max(len(line) for line in shown(width)) <= width
-
-
-def test_a_tree_can_be_narrowed_to_what_a_claim_touched() -> None:
-    text = "\n".join(shown(100, traits=False, tables=[ROOT.uuid]))
-    assert "DISK_GB" in text
-    assert "host_NUMA0" in text
-    assert "VCPU" not in text
-    assert "HW_" not in text
 
 
 def test_a_claim_shows_consumer_host_and_amounts() -> None:

@@ -76,6 +76,32 @@ def test_a_device_that_is_gone_is_named_with_who_holds_it(holders: tuple[str, ..
     )
 
 
+CPU_TRAITS = ("HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_NUMA_ROOT")
+
+
+def test_a_full_tree_shows_every_provider_with_inventory_usage_and_traits():
+    cells = [replace(cell, traits=CPU_TRAITS) for cell in CELLS]
+    text = shown([ROOT, *cells], full=True, traits=True)
+    assert text[0].startswith("host  root")
+    assert text[2].split()[-5:] == ["DISK_GB", "1000", "10", "1", "40/990"]
+    assert [line.split("host_")[1].split()[0] for line in text if "host_" in line] == [
+        *("NUMA0", "NUMA2", "NUMA10"),
+    ]
+    assert any("HW_CPU_X86_{AVX AVX2} HW_NUMA_ROOT" in line for line in text)
+    # as a claim shows what it touched
+    part = "\n".join(shown([ROOT, *cells], full=True, tables=["root"]))
+    assert "DISK_GB" in part
+    assert "host_NUMA0" in part
+    assert "VCPU" not in part
+    assert "HW_" not in part
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_full_tree_fits_a_narrow_terminal(width: int):
+    lines = shown([ROOT, *CELLS], width=width, full=True, traits=True)
+    assert max(map(len, lines)) <= width
+
+
 def test_devices_that_differ_in_use_alone_are_one_line():
     lines = shown([ROOT, *CELLS, *(gpu(number, used=number) for number in range(4))])
     assert "4 x pci" in lines[3]

@@ -36,6 +36,10 @@ def unread(tmp_path: Path, text: str) -> list[str]:
             "repot_interval = 3\n[libvirt]\nvirt_type = kvm\n",
             "[DEFAULT]repot_interval in FILE, probably report_interval is meant",
         ),
+        (
+            "[Placement]\nauth_type = none\n[GPU]\na = 1\n",
+            "[gpu]a in FILE, which is not an option of this version",
+        ),
     ],
 )
 def test_a_misspelt_option_is_named_with_what_is_probably_meant(
@@ -90,14 +94,6 @@ max_instances = 3
     assert unread(tmp_path, text) == []
 
 
-def test_files_of_a_directory_are_searched_too(tmp_path: Path) -> None:
-    (tmp_path / "10-site.conf").write_text("[gpu]\nnvlm = auto\n")
-    conf = agent_conf.new_config([f"--config-dir={tmp_path}"], default_config_files=[])
-    assert agent_conf.unread_options(conf) == [
-        f"[gpu]nvlm in {tmp_path}/10-site.conf, which is not an option of this version"
-    ]
-
-
 def test_files_are_those_that_the_library_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,12 +112,6 @@ def test_files_are_those_that_the_library_reads(
         assert agent_conf.unread_options(conf) == [
             f"[gpu]{option} in {tmp_path}/{path}, which is not an option of this version"
         ]
-
-
-def test_groups_are_read_in_any_case(tmp_path: Path) -> None:
-    assert unread(tmp_path, "[Placement]\nauth_type = none\n[GPU]\na = 1\n") == [
-        "[gpu]a in FILE, which is not an option of this version"
-    ]
 
 
 def test_one_warning_has_all_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
