@@ -83,16 +83,6 @@ class ConsumerMove:
         """Whether it has to move, and fits nowhere."""
         return self.to is None and self.reason != _MOVE_UNDER_WAY
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "consumer": self.consumer,
-            "type": self.type,
-            "resources": dict(self.resources),
-            "to": self.to,
-            "reason": self.reason,
-        }
-
 
 def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
     """Return who holds something of a host, and whether it is disabled; None where it is gone.
@@ -108,7 +98,7 @@ def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
             return None
         [traits] = [entry["traits"] for entry in tree.providers if entry["uuid"] == root]
         members = {entry["uuid"] for entry in tree.providers}
-        holders = [holder_of(*entry, members) for entry in sorted(tree.allocations.items())]
+        holders = [_holder(*entry, members) for entry in sorted(tree.allocations.items())]
         return HostHolders(COMPUTE_STATUS_DISABLED in traits, tuple(holders))
     return _use_one_by_one(placement, root)
 
@@ -125,7 +115,7 @@ def _use_one_by_one(placement: PlacementApi, root: str) -> HostHolders | None:
     holders = []
     for consumer in sorted(consumers):
         record, nature = placement.allocations.read_consumer(consumer)
-        holders.append(holder_of(consumer, {**record, "consumer_type": nature.type}, names))
+        holders.append(_holder(consumer, {**record, "consumer_type": nature.type}, names))
     traits = placement.providers.traits(root, names[root]).content
     # what was released between two requests is held no more
     return HostHolders(
@@ -133,14 +123,11 @@ def _use_one_by_one(placement: PlacementApi, root: str) -> HostHolders | None:
     )
 
 
-def holder_of(
-    consumer: str, record: Mapping[str, Any], providers: Collection[str] | None = None
-) -> Holder:
-    """Return a consumer with what it holds of some providers, of all by default."""
+def _holder(consumer: str, record: Mapping[str, Any], providers: Collection[str]) -> Holder:
     held_amounts = {
         provider: part["resources"]
         for provider, part in record["allocations"].items()
-        if providers is None or provider in providers
+        if provider in providers
     }
     kind = record.get("consumer_type")
     return Holder(consumer, None if kind == UNTYPED else kind, held_amounts)
@@ -148,7 +135,7 @@ def holder_of(
 
 def moves(
     placement: PlacementApi,
-    roots: Collection[str],
+    root: str,
     holders: Collection[Holder],
     added_parameters: Parameters = (),
     *,
@@ -157,19 +144,19 @@ def moves(
 ) -> Iterator[ConsumerMove]:
     """Iterate over the moves of some consumers, the largest first.
 
-    :param roots: of the hosts that are drained.
+    :param root: of the host that is drained.
     :param added_parameters: parameters of every query.
     :param left_out: roots of other hosts that take nothing.
     """
     queries = {
-        holder.consumer: enabled_only([*query_for(holder.held_amounts, roots), *added_parameters])
+        holder.consumer: enabled_only([*_query_for(holder.held_amounts, root), *added_parameters])
         for holder in holders
         if holder.moves
     }
     if placement.trees.is_offered:
-        places = _placed_together(placement, [*roots], [*left_out], queries)
+        places = _placed_together(placement, root, [*left_out], queries)
     else:
-        places = _placed_alone(placement, [*roots, *left_out], queries)
+        places = _placed_alone(placement, [root, *left_out], queries)
     largest_first = sorted(
         holders, key=lambda holder: (_size(holder.held_amounts), holder.consumer), reverse=True
     )
@@ -182,13 +169,13 @@ def moves(
 
 
 def _placed_together(
-    placement: PlacementApi, roots: Sequence[str], left_out: Sequence[str], queries: _Queries
+    placement: PlacementApi, root: str, left_out: Sequence[str], queries: _Queries
 ) -> dict[str, _Place]:
     """Return where each consumer goes by a plan of placement-server for all of them."""
     if not queries:
         return {}
     question = {
-        "empty": roots,
+        "empty": [root],
         "max_moves": 0,
         "requests": {consumer: urlencode(query) for consumer, query in queries.items()},
         "leave_alone": {"trees": left_out},
@@ -200,12 +187,12 @@ def _placed_together(
         move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
     }
     stuck = [consumer for consumer in queries if consumer not in places]
-    changes = after_moves(planned_moves, [*roots, *left_out])
+    changes = after_moves(planned_moves, [root, *left_out])
 
     @cache
-    def host_name(root: str) -> str:
-        provider = placement.providers.get(root)
-        return root if provider is None else str(provider["name"])
+    def host_name(uuid: str) -> str:
+        provider = placement.providers.get(uuid)
+        return uuid if provider is None else str(provider["name"])
 
     for first in range(0, len(stuck), _ASKED_TOGETHER):
         consumers = stuck[first : first + _ASKED_TOGETHER]
@@ -249,17 +236,16 @@ def _placed_alone(
     return places
 
 
-def query_for(holding: Amounts, roots: Collection[str]) -> list[tuple[str, str]]:
+def _query_for(holding: Amounts, root: str) -> list[tuple[str, str]]:
     """Return the parameters of a query for as much, in as many parts.
 
-    What is held of roots is one group, which may be spread; what is held of a provider below them
+    What is held of the root is one group, which may be spread; what is held of a provider below it
     is a group of its own.
     """
     query: list[tuple[str, str]] = []
-    at_roots = by_class(holding[provider] for provider in holding if provider in roots)
-    if at_roots:
-        query.append(("resources", _text(at_roots)))
-    nested_providers = [provider for provider in holding if provider not in roots]
+    if root in holding:
+        query.append(("resources", _text(holding[root])))
+    nested_providers = [provider for provider in holding if provider != root]
     for number, provider in enumerate(nested_providers, 1):
         query.append((f"resources_{number}", _text(holding[provider])))
     if len(nested_providers) > 1:

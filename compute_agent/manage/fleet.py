@@ -225,105 +225,108 @@ def _trouble_of_agent(agent: str, bus: str, report: AgentReport | None) -> Itera
         yield f"the last pass of its agent: {report.trouble}"
 
 
-def would_change(
-    placement: PlacementApi,
-    root: tuple[str, str],
-    agents: HeardAgents | None,
-    *,
-    is_enabled: bool,
-    reason: str,
-) -> bool:
-    """Return whether a host is not enabled or disabled, for this reason, already.
-
-    :param root: uuid and name of the host.
-    :param agents: None without a message bus that can be used.
-    :raises PlacementError: placement cannot be read.
-    """
-    node = _node_of(agents, root[0])
-    is_shown_enabled = COMPUTE_STATUS_DISABLED not in placement.providers.traits(*root).content
-    if is_shown_enabled != is_enabled or node is None:
-        return is_shown_enabled != is_enabled
-    if is_enabled:
-        # to be enabled by an operator also forgets the builds that failed
-        return not node.get("enabled", True) or bool(node.get("build_failures"))
-    return bool(node.get("enabled", True)) or node.get("disabled_reason") != reason
-
-
 class WouldBeUndone(errors.ComputeAgentError):
     """The agent of a host runs, cannot be given an order, and would undo what is changed."""
 
     exit_status = Exit.REFUSED
 
 
-def check_not_undone(
-    placement: PlacementApi, root: tuple[str, str], agents: HeardAgents | None, *, is_enabled: bool
-) -> None:
-    """Check that the agent of a host takes the order, or does not run.
-
-    :param root: uuid and name of the host.
-    :param agents: None without a message bus that can be used.
-    :raises WouldBeUndone: it runs and cannot be reached; the text has the command that works.
-    :raises PlacementError: placement cannot be read.
-    """
-    uuid, name = root
-    node = _node_of(agents, uuid)
-    report = placement.agent_reports.read([uuid]).get(uuid)
-    agent, bus, _ = _agent_and_bus(node, agents, report)
-    if node is not None or report is None or agent != UP:
-        return
-    seconds = max(0, round(time.time() - report.at))
-    why = "this command has no message bus" if bus == UP else f"its message bus is {bus}"
-    command = "enable" if is_enabled else "disable --reason TEXT"
-    raise WouldBeUndone(
-        f"The agent of host {name} reported to placement {seconds} s ago, but cannot be given an "
-        f"order ({why}), and would undo this with its next pass. Nothing was "
-        f"changed. Give the order on that host, {report.place['address']}: "
-        f"`compute-agent {command}`; or mend the message bus."
-    )
-
-
-def set_enabled(
-    placement: PlacementApi,
-    agents: AgentsOnBus | None,
-    root: tuple[str, str],
-    heard: HeardAgents | None,
-    *,
-    is_enabled: bool,
-    reason: str = "",
-) -> None:
-    """Enable or disable a host: by its agent where that is heard, and in placement.
+@dataclass(frozen=True, slots=True)
+class HostSwitch:
+    """What enables and disables a host: its agent where that is heard, and placement.
 
     An agent that was not heard and comes back later sets the trait as its own state says.
 
-    :param root: uuid and name of the host.
-    :param heard: by these agents; None without a message bus that can be used.
-    :raises AgentRefused: the agent did not do it.
-    :raises PlacementError: placement refused.
-    """
-    node = _node_of(heard, root[0])
-    if agents is not None and node is not None:
-        agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
-    # here too: an agent that cannot reach placement now shows it with its next pass only
-    mark(placement, *root, is_enabled=is_enabled)
-
-
-def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> bool:
-    """Enable or disable a host in placement alone; return whether that changed anything.
-
-    :raises PlacementError: placement refused.
+    :ivar root: uuid and name of the host.
+    :ivar heard: the agents that were heard; None without a message bus that can be used.
     """
 
-    def attempt() -> bool:
-        traits = placement.providers.traits(uuid, name)
-        new_traits = traits.content - {COMPUTE_STATUS_DISABLED}
-        if not is_enabled:
-            new_traits |= {COMPUTE_STATUS_DISABLED}
-        if new_traits == traits.content:
-            return False
-        placement.providers.put_traits(uuid, name, traits.generation, new_traits)
-        return True
+    placement: PlacementApi
+    agents: AgentsOnBus | None
+    root: tuple[str, str]
+    heard: HeardAgents | None
 
-    return placement.connection.retries.while_conflicting(attempt)
+    @classmethod
+    def of(
+        cls, placement: PlacementApi, agents: AgentsOnBus | None, root: tuple[str, str]
+    ) -> HostSwitch:
+        """Return that of a host, after listening for its agent."""
+        heard = None if agents is None else HeardAgents(agents.nodes([root[0]]))
+        return cls(placement, agents, root, heard)
+
+    @property
+    def by(self) -> str:
+        """What changes the host, and which others with it."""
+        if self.heard is None:
+            return "in placement alone; an agent that runs there sets it as it was told itself"
+        node = _node_of(self.heard, self.root[0])
+        if node is None:
+            return "in placement alone; no agent of it was heard"
+        others = sorted(
+            str(other["name"])
+            for uuid, other in self.heard.nodes.items()
+            if other["service"] == node["service"] and uuid != self.root[0]
+        )
+        with_others = f", and with it {', '.join(others)}" if others else ""
+        return f"by its agent {node['service']}{with_others}"
+
+    def would_change(self, *, is_enabled: bool, reason: str) -> bool:
+        """Return whether the host is not enabled or disabled, for this reason, already.
+
+        :raises PlacementError: placement cannot be read.
+        """
+        node = _node_of(self.heard, self.root[0])
+        traits = self.placement.providers.traits(*self.root).content
+        is_shown_enabled = COMPUTE_STATUS_DISABLED not in traits
+        if is_shown_enabled != is_enabled or node is None:
+            return is_shown_enabled != is_enabled
+        if is_enabled:
+            # to be enabled by an operator also forgets the builds that failed
+            return not node.get("enabled", True) or bool(node.get("build_failures"))
+        return bool(node.get("enabled", True)) or node.get("disabled_reason") != reason
+
+    def check_not_undone(self, *, is_enabled: bool) -> None:
+        """Check that the agent of the host takes the order, or does not run.
+
+        :raises WouldBeUndone: it runs and cannot be reached; the text has the command that works.
+        :raises PlacementError: placement cannot be read.
+        """
+        uuid, name = self.root
+        node = _node_of(self.heard, uuid)
+        report = self.placement.agent_reports.read([uuid]).get(uuid)
+        agent, bus, _ = _agent_and_bus(node, self.heard, report)
+        if node is not None or report is None or agent != UP:
+            return
+        seconds = max(0, round(time.time() - report.at))
+        why = "this command has no message bus" if bus == UP else f"its message bus is {bus}"
+        command = "enable" if is_enabled else "disable --reason TEXT"
+        raise WouldBeUndone(
+            f"The agent of host {name} reported to placement {seconds} s ago, but cannot be given "
+            f"an order ({why}), and would undo this with its next pass. Nothing was "
+            f"changed. Give the order on that host, {report.place['address']}: "
+            f"`compute-agent {command}`; or mend the message bus."
+        )
+
+    def set(self, *, is_enabled: bool, reason: str = "") -> None:
+        """Enable or disable the host.
+
+        :raises AgentRefused: the agent did not do it.
+        :raises PlacementError: placement refused.
+        """
+        node = _node_of(self.heard, self.root[0])
+        if self.agents is not None and node is not None:
+            self.agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
+
+        def mark() -> None:
+            traits = self.placement.providers.traits(*self.root)
+            new_traits = traits.content - {COMPUTE_STATUS_DISABLED}
+            if not is_enabled:
+                new_traits |= {COMPUTE_STATUS_DISABLED}
+            if new_traits != traits.content:
+                self.placement.providers.put_traits(*self.root, traits.generation, new_traits)
+
+        # here too: an agent that cannot reach placement now shows it with its next pass only
+        self.placement.connection.retries.while_conflicting(mark)
 
 
 def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[str]:

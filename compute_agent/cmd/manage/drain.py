@@ -11,10 +11,9 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
 
 from oslo_config import cfg
 from rich.table import Table
@@ -25,11 +24,10 @@ from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, configuration
 from compute_agent.cmd.output import new_console, new_table
 from compute_agent.cmd.progress import progress_bars
-from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of, resources
 from compute_agent.manage import drain, fleet, hosts
 from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
-from compute_agent.manage.fleet import FleetHost, HeardAgents
+from compute_agent.manage.fleet import FleetHost, HostSwitch
 from compute_agent.manage.hosts import CommandRefused
 from compute_agent.manage.tree_reading import existing_tree
 from compute_agent.placement.api import PlacementApi
@@ -46,30 +44,29 @@ def drain_host(namespace: argparse.Namespace) -> int:
     _check(namespace)
     conf = configuration(namespace)
     placement = fleet_commands.placement_api(namespace, conf)
-    uuid, _ = hosts.root_of(placement, namespace.name)
+    root = hosts.root_of(placement, namespace.name)
     with fleet_commands.agents_on_bus(conf, may_be_away=True) as agents:
-        host, heard = _host(placement, agents, uuid)
+        switch = fleet.HostSwitch.of(placement, agents, root)
+        [host] = fleet.described(
+            placement, [existing_tree(placement.connection, root[0])], switch.heard
+        )
         if namespace.undo:
-            return _undo(namespace, placement, agents, host, heard)
-        by, was_disabled = _disable(namespace, placement, agents, host, heard)
-    left_out = _silent(placement, conf, uuid)
-    drained_host = DrainedHost(host, by, was_disabled, left_out, placement.trees.is_offered)
-    place = partial(_moves, placement, drained_host, namespace.parameters)
-    use = drain.use_of(placement, uuid)
-    moves = place(use)
+            return _undo(namespace, switch, host)
+        was_disabled = _disable(namespace, switch, host)
+    left_out = _silent(placement, conf, host.uuid)
+    drained_host = DrainedHost(namespace, placement, host, switch.by, was_disabled, left_out)
+    use = drain.use_of(placement, host.uuid)
+    moves = drained_host.moves(use)
     if namespace.watch and not namespace.dry_run and moves:
         if not namespace.json:
-            print_host(drained_host, moves, is_dry_run=False)
+            drained_host.show(moves)
             sys.stdout.flush()
-        moves = place(_watch(namespace, placement, drained_host, use))
+        moves = drained_host.moves(drained_host.watch(use))
         if not moves and not namespace.json:
             print(f"{host.name} is empty")
             return Exit.FINE
-    if namespace.json:
-        print(json.dumps(as_document(drained_host, moves, is_dry_run=namespace.dry_run), indent=2))
-    else:
-        print_host(drained_host, moves, is_dry_run=namespace.dry_run)
-    if namespace.dry_run and not drained_host.was_disabled:
+    drained_host.show(moves)
+    if namespace.dry_run and not was_disabled:
         return Exit.WOULD_CHANGE
     if any(move.is_stuck for move in moves):
         return Exit.FAILED
@@ -87,55 +84,30 @@ def _check(namespace: argparse.Namespace) -> None:
         raise BadArgument("--timeout has no effect without --watch: add --watch, or leave it out.")
 
 
-def _host(
-    placement: PlacementApi, agents: AgentsOnBus | None, uuid: str
-) -> tuple[FleetHost, HeardAgents | None]:
-    """Return the host, and the agents that were heard meanwhile; None without a message bus."""
-    heard = None if agents is None else fleet.HeardAgents(agents.nodes([uuid]))
-    [host] = fleet.described(placement, [existing_tree(placement.connection, uuid)], heard)
-    return host, heard
-
-
-def _disable(
-    namespace: argparse.Namespace,
-    placement: PlacementApi,
-    agents: AgentsOnBus | None,
-    host: FleetHost,
-    heard: HeardAgents | None,
-) -> tuple[str, bool]:
+def _disable(namespace: argparse.Namespace, switch: HostSwitch, host: FleetHost) -> bool:
     """Disable the host, unless an operator did; the agent's own reasons end by themselves.
 
-    :returns: by what it is disabled, and whether an operator had disabled it before.
+    :returns: whether an operator had disabled it before.
     """
-    by = fleet_commands.setter(host.uuid, heard)
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
-    is_wanted = was_disabled and (not namespace.reason or host.reason == reason)
-    root = host.uuid, host.name
-    if not is_wanted:
-        fleet.check_not_undone(placement, root, heard, is_enabled=False)
+    if not was_disabled or (namespace.reason and host.reason != reason):
+        switch.check_not_undone(is_enabled=False)
         if not namespace.dry_run:
-            fleet.set_enabled(placement, agents, root, heard, is_enabled=False, reason=reason)
-    return by, was_disabled
+            switch.set(is_enabled=False, reason=reason)
+    return was_disabled
 
 
-def _undo(
-    namespace: argparse.Namespace,
-    placement: PlacementApi,
-    agents: AgentsOnBus | None,
-    host: FleetHost,
-    heard: HeardAgents | None,
-) -> int:
+def _undo(namespace: argparse.Namespace, switch: HostSwitch, host: FleetHost) -> int:
     if host.service is not None and not host.is_enabled and not host.reason.startswith(_REASON):
         raise CommandRefused(
             f"Host {host.name} was disabled by hand ({host.reason or 'no reason given'}), not by a "
             f"drain, so nothing was changed. `compute-manage host enable {host.name}` enables it."
         )
-    root = host.uuid, host.name
     if not host.is_enabled:
-        fleet.check_not_undone(placement, root, heard, is_enabled=True)
+        switch.check_not_undone(is_enabled=True)
         if not namespace.dry_run:
-            fleet.set_enabled(placement, agents, root, heard, is_enabled=True)
+            switch.set(is_enabled=True)
     would_change = namespace.dry_run and not host.is_enabled
     if namespace.json:
         document = {"uuid": host.uuid, "name": host.name, "enabled": not would_change}
@@ -167,61 +139,6 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) ->
     return {root: name for root, name in roots.items() if root in silent_roots - {drained_root}}
 
 
-def _moves(
-    placement: PlacementApi,
-    drained_host: DrainedHost,
-    parameters: Sequence[tuple[str, str]],
-    use: HostHolders | None,
-) -> list[ConsumerMove]:
-    with progress_bars() as progress:
-        return list(
-            drain.moves(
-                placement,
-                [drained_host.host.uuid],
-                () if use is None else use.holders,
-                parameters,
-                left_out=drained_host.left_out,
-                progress=progress.update,
-            )
-        )
-
-
-def _watch(
-    namespace: argparse.Namespace,
-    placement: PlacementApi,
-    drained_host: DrainedHost,
-    use: HostHolders | None,
-) -> HostHolders | None:
-    """Follow the host until it is empty or the time is over; return what it is then."""
-    out = sys.stderr if namespace.json else sys.stdout
-    deadline = None if namespace.timeout is None else time.monotonic() + namespace.timeout
-    is_away = False
-    while use is not None and use.holders:
-        if deadline is not None and time.monotonic() >= deadline:
-            return use
-        threading.Event().wait(namespace.interval)
-        try:
-            now = drain.use_of(placement, drained_host.host.uuid)
-        except errors.PlacementUnavailable as error:
-            if not is_away:
-                print_line(out, f"{error}. Asking again every {namespace.interval} s.")
-            is_away = True
-            continue
-        if is_away:
-            print_line(out, "Placement answers again.")
-        is_away = False
-        after = () if now is None else now.holders
-        print_difference(use.holders, after, partial(print_line, out))
-        use = now
-        if use is not None and not use.is_disabled:
-            raise CommandRefused(
-                f"Host {drained_host.host.name} was enabled while it was drained, by an operator "
-                f"or by its agent that came back; {count_of(len(use.holders), 'consumer')} left. "
-                "Repeat the command to disable it again."
-            )
-    return use
-
-
 @dataclass(frozen=True, slots=True)
 class DrainedHost:
     """A host that is drained.
@@ -230,79 +147,122 @@ class DrainedHost:
     :ivar by: by what it is disabled.
     :ivar was_disabled: by an operator, before this command.
     :ivar left_out: other hosts that take nothing, since their agents fell silent: uuid to name.
-    :ivar together: whether each consumer is placed with what those before it have left.
     """
 
+    namespace: argparse.Namespace
+    placement: PlacementApi
     host: FleetHost
     by: str
     was_disabled: bool
     left_out: Mapping[str, str]
-    together: bool
 
+    @property
+    def together(self) -> bool:
+        """Whether each consumer is placed with what those before it have left."""
+        return self.placement.trees.is_offered
 
-def print_difference(
-    before: Sequence[Holder], after: Sequence[Holder], line: Callable[[str], None]
-) -> None:
-    earlier_consumers, remaining_consumers = (
-        {holder.consumer for holder in before},
-        {holder.consumer for holder in after},
-    )
-    left_text = count_of(len(remaining_consumers), "consumer")
-    for consumer in sorted(earlier_consumers - remaining_consumers):
-        line(f"{consumer} has left; {left_text} left")
-    for consumer in sorted(remaining_consumers - earlier_consumers):
-        line(f"{consumer} has arrived, by a request from before the drain; {left_text} left")
+    def moves(self, use: HostHolders | None) -> list[ConsumerMove]:
+        """Return where those who hold something of the host would go."""
+        with progress_bars() as progress:
+            return list(
+                drain.moves(
+                    self.placement,
+                    self.host.uuid,
+                    () if use is None else use.holders,
+                    self.namespace.parameters,
+                    left_out=self.left_out,
+                    progress=progress.update,
+                )
+            )
 
+    def watch(self, use: HostHolders | None) -> HostHolders | None:
+        """Follow the host until it is empty or the time is over; return what it is then."""
+        timeout, interval = self.namespace.timeout, self.namespace.interval
+        deadline = None if timeout is None else time.monotonic() + timeout
+        is_away = False
+        while use is not None and use.holders:
+            if deadline is not None and time.monotonic() >= deadline:
+                return use
+            threading.Event().wait(interval)
+            try:
+                now = drain.use_of(self.placement, self.host.uuid)
+            except errors.PlacementUnavailable as error:
+                if not is_away:
+                    self._say(f"{error}. Asking again every {interval} s.")
+                is_away = True
+                continue
+            if is_away:
+                self._say("Placement answers again.")
+            is_away = False
+            self._say_difference(use.holders, () if now is None else now.holders)
+            use = now
+            if use is not None and not use.is_disabled:
+                raise CommandRefused(
+                    f"Host {self.host.name} was enabled while it was drained, by an operator or "
+                    f"by its agent that came back; {count_of(len(use.holders), 'consumer')} left. "
+                    "Repeat the command to disable it again."
+                )
+        return use
 
-def print_line(out: Any, text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", file=out, flush=True)
+    def _say_difference(self, before: Sequence[Holder], after: Sequence[Holder]) -> None:
+        earlier, remaining = ({holder.consumer for holder in use} for use in (before, after))
+        left_text = count_of(len(remaining), "consumer")
+        for consumer in sorted(earlier - remaining):
+            self._say(f"{consumer} has left; {left_text} left")
+        for consumer in sorted(remaining - earlier):
+            self._say(
+                f"{consumer} has arrived, by a request from before the drain; {left_text} left"
+            )
 
+    def _say(self, text: str) -> None:
+        out = sys.stderr if self.namespace.json else sys.stdout
+        print(f"{time.strftime('%H:%M:%S')}  {text}", file=out, flush=True)
 
-def as_document(
-    drained_host: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
-) -> dict[str, object]:
-    host = drained_host.host
-    return {
-        "dry_run": is_dry_run,
-        "uuid": host.uuid,
-        "name": host.name,
-        "agent": host.agent,
-        "was_disabled": drained_host.was_disabled,
-        "by": drained_host.by,
-        "empty": not moves,
-        "together": drained_host.together,
-        "left_out": sorted(drained_host.left_out.values()),
-        "consumers": [move.as_dict() for move in moves],
-    }
-
-
-def print_host(
-    drained_host: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
-) -> None:
-    host = drained_host.host
-    if drained_host.was_disabled:
-        how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
-    else:
-        how = f"{'would be' if is_dry_run else 'is'} disabled {drained_host.by}"
-    print(f"{host.name} ({host.uuid}) {how}; agent {host.agent}")
-    if not moves:
-        print(f"{host.name} is empty")
-        return
-    new_console().print(_table(moves))
-    stuck_count = sum(move.is_stuck for move in moves)
-    room_text = (
-        f"of which {stuck_count} {'fits' if stuck_count == 1 else 'fit'} nowhere else"
-        if stuck_count
-        else "and there is room elsewhere"
-    )
-    print(f"{count_of(len(moves), 'consumer')} left, {room_text}. Move them with what runs them.")
-    if host.agent == "silent":
-        print("Its agent is silent: if the host is dead, they have to be evacuated.")
-    if not drained_host.together:
-        print("This placement has no what-if, so each was asked about as if it were the only one.")
-    if drained_host.left_out:
-        names = ", ".join(sorted(drained_host.left_out.values()))
-        print(f"Left out as destinations, since their agents fell silent: {names}.")
+    def show(self, moves: Sequence[ConsumerMove]) -> None:
+        """Print the host and who is left: for people, or as one JSON document."""
+        host, is_dry_run = self.host, self.namespace.dry_run
+        if self.namespace.json:
+            document = {
+                "dry_run": is_dry_run,
+                "uuid": host.uuid,
+                "name": host.name,
+                "agent": host.agent,
+                "was_disabled": self.was_disabled,
+                "by": self.by,
+                "empty": not moves,
+                "together": self.together,
+                "left_out": sorted(self.left_out.values()),
+                "consumers": [asdict(move) for move in moves],
+            }
+            print(json.dumps(document, indent=2))
+            return
+        if self.was_disabled:
+            how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
+        else:
+            how = f"{'would be' if is_dry_run else 'is'} disabled {self.by}"
+        print(f"{host.name} ({host.uuid}) {how}; agent {host.agent}")
+        if not moves:
+            print(f"{host.name} is empty")
+            return
+        new_console().print(_table(moves))
+        stuck_count = sum(move.is_stuck for move in moves)
+        room_text = (
+            f"of which {stuck_count} {'fits' if stuck_count == 1 else 'fit'} nowhere else"
+            if stuck_count
+            else "and there is room elsewhere"
+        )
+        print(
+            f"{count_of(len(moves), 'consumer')} left, {room_text}. Move them with what runs them."
+        )
+        if host.agent == "silent":
+            print("Its agent is silent: if the host is dead, they have to be evacuated.")
+        if not self.together:
+            print(
+                "This placement has no what-if, so each was asked about as if it were the only one."
+            )
+        if self.left_out:
+            names = ", ".join(sorted(self.left_out.values()))
+            print(f"Left out as destinations, since their agents fell silent: {names}.")
 
 
 def _table(moves: Sequence[ConsumerMove]) -> Table:

@@ -73,21 +73,17 @@ def disable(namespace: argparse.Namespace) -> int:
 def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
-    uuid, name = hosts.root_of(placement, namespace.name)
+    uuid, name = root = hosts.root_of(placement, namespace.name)
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
     with agents_on_bus(conf, may_be_away=True) as agents:
-        heard = None if agents is None else fleet.HeardAgents(agents.nodes([uuid]))
-        changes = fleet.would_change(
-            placement, (uuid, name), heard, is_enabled=is_enabled, reason=reason
-        )
+        switch = fleet.HostSwitch.of(placement, agents, root)
+        changes = switch.would_change(is_enabled=is_enabled, reason=reason)
         if changes:
-            fleet.check_not_undone(placement, (uuid, name), heard, is_enabled=is_enabled)
+            switch.check_not_undone(is_enabled=is_enabled)
         if not namespace.dry_run:
-            fleet.set_enabled(
-                placement, agents, (uuid, name), heard, is_enabled=is_enabled, reason=reason
-            )
-    by = setter(uuid, heard)
+            switch.set(is_enabled=is_enabled, reason=reason)
+    by = switch.by
     if namespace.json:
         document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
         print(json.dumps({"dry_run": namespace.dry_run} | document))
@@ -214,25 +210,6 @@ def since_text(state: str, since: float | None) -> str:
     start = datetime.fromtimestamp(since).astimezone()
     is_today = start.date() == datetime.now().astimezone().date()
     return f"{state} since {start:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}"
-
-
-def setter(root: str, agents: fleet.HeardAgents | None) -> str:
-    """Return by what a host is enabled or disabled, and which others with it.
-
-    :param agents: None without a message bus.
-    """
-    if agents is None:
-        return "in placement alone; an agent that runs there sets it as it was told itself"
-    if root not in agents.nodes:
-        return "in placement alone; no agent of it was heard"
-    service = agents.nodes[root]["service"]
-    others = sorted(
-        str(node["name"])
-        for uuid, node in agents.nodes.items()
-        if node["service"] == service and uuid != root
-    )
-    with_others = f", and with it {', '.join(others)}" if others else ""
-    return f"by its agent {service}{with_others}"
 
 
 def host_document(host: FleetHost) -> dict[str, object]:

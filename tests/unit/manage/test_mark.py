@@ -42,5 +42,6 @@ def _json(status: int, body: object) -> Response:
 
 def test_a_claim_in_between_does_not_stop_it() -> None:
     provider = BusyProvider()
-    assert fleet.mark(PlacementApi(Connection(provider)), "u", "host", is_enabled=False)
+    placement = PlacementApi(Connection(provider))
+    fleet.HostSwitch(placement, None, ("u", "host"), None).set(is_enabled=False)
     assert sorted(provider.traits) == ["COMPUTE_NODE", COMPUTE_STATUS_DISABLED]
