@@ -170,23 +170,20 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> None:
     reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
     print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
     print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
-    # an older agent has neither of these
-    changes = document.get("changes", {"state": "off"})
+    changes = document["changes"]
     if changes["state"] != "off":
         print(
             f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
         )
-    if bus := document.get("bus"):
-        print(f"bus        {_bus_text(bus)}")
+    print(f"bus        {_bus_text(document['bus'])}")
     for claim in document.get("running_claims", ()):
         seconds = time.time() - claim["since"]
         print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")
-    # an older agent does not count them
-    if undecided := document.get("totals", {}).get("undecided_claims", 0):
+    if undecided := document["totals"]["undecided_claims"]:
         print(f"claims     {undecided} refused: their fit was not decided; the log names them")
-    for call in document.get("hung_calls", ()):
+    for call in document["hung_calls"]:
         print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
-    if (trouble := document.get("trouble")) is not None:
+    if (trouble := document["trouble"]) is not None:
         print("nodes      not known yet" if not document["nodes"] else "nodes      as last found")
         print(_trouble_text(trouble))
     for node in document["nodes"]:
@@ -244,21 +241,19 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
         print("  a reshape is pending: restart the agent")
     if node["trouble"] is not None:
         print(_trouble_text(node["trouble"]))
-    # an older agent has none
-    for caveat in node.get("caveats", ()):
+    for caveat in node["caveats"]:
         print(f"  warning: {caveat}")
-    if faulty := node.get("faulty"):
+    if faulty := node["faulty"]:
         print(f"  marked as broken: {', '.join(faulty)}; see compute-agent clear-fault")
-    for loss in node.get("losses", ()):
+    for loss in node["losses"]:
         print(f"  lost {loss['at']}: {loss['text']}")
-    for gpu in node.get("gpus", ()):
+    for gpu in node["gpus"]:
         _print_slices(gpu)
     _print_cores(node.get("cells", ()))
     for kind, consumers in sorted(node["drift"].items()):
         if consumers:
             print(f"  drift, {kind}: {', '.join(consumers)}")
-    # an older agent does not report it
-    if why := node.get("orphans_unknown"):
+    if why := node["orphans_unknown"]:
         print(f"  drift, orphaned: unknown: {why}")
 
 

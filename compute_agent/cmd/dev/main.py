@@ -45,7 +45,7 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> None:
     from rich.console import Console
 
     from compute_agent import extras
-    from compute_agent.cmd.dev.session import DevOptions, DevRun
+    from compute_agent.cmd.dev.session import DevRun
     from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
     from compute_agent.programs.printable import terminal
 
@@ -58,19 +58,10 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> None:
     console = Console(highlight=False, file=out)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(highlight=False, width=PLAIN_WIDTH, file=out)
-    options = DevOptions(
-        state=state,
-        machine=machine,
-        hosts=namespace.hosts,
-        port=namespace.port,
-        interval=namespace.interval,
-        once=namespace.once,
-        is_nested=not namespace.flat,
-    )
     # logs of libraries do not belong in a demonstration
     logging.getLogger().addHandler(logging.NullHandler())
     extras.require("dev", "It", "granian", "oslo_messaging", "oslo_service", "sqlalchemy")
-    DevRun(options, console, stop).run()
+    DevRun(namespace, machine, state, console, stop).run()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
@@ -11,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,29 +48,24 @@ _GUESTS = 2
 """Guests that stay while the run is up, so that tree and pages have something to show."""
 
 
-@dataclass(frozen=True, slots=True)
-class DevOptions:
-    """Options of a run.
+class DevRun:
+    """A run that starts everything, shows it, and stays up until it is stopped.
 
-    :ivar machine: name of what is reported instead of this machine.
-    :ivar hosts: agents, each with a host of its own.
+    :param options: those of the command.
+    :param machine: name of what is reported instead of this machine.
     """
 
-    state: StateDirectory
-    machine: str | None
-    hosts: int
-    port: int
-    interval: int
-    once: bool
-    is_nested: bool
-
-
-class DevRun:
-    """A run that starts everything, shows it, and stays up until it is stopped."""
-
-    def __init__(self, options: DevOptions, console: Console, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        machine: str | None,
+        state: StateDirectory,
+        console: Console,
+        stop: threading.Event,
+    ) -> None:
         self._options = options
-        self._state = options.state
+        self._machine_name = machine
+        self._state = state
         self._console = console
         self._stop = stop
         self._children: list[Child] = []
@@ -97,7 +93,7 @@ class DevRun:
                     number,
                     url,
                     self._options.interval,
-                    is_nested=self._options.is_nested,
+                    is_nested=not self._options.flat,
                     options=machine.options,
                     host=name,
                 )
@@ -139,7 +135,7 @@ class DevRun:
         return url
 
     def _machine(self) -> ReportedMachine:
-        name = self._options.machine
+        name = self._machine_name
         if name is None:
             return ReportedMachine()
         return machine.fake() if name == machine.FAKE else machine.unpack(name, self._state.machine)
@@ -229,7 +225,7 @@ class DevRun:
         with stopping:
             try:
                 root = self._claim(bus, connection, sample, consumers)
-                while self._options.machine and self._fits_again(bus, sample, len(consumers)):
+                while self._machine_name and self._fits_again(bus, sample, len(consumers)):
                     self._check_interrupted()
                     self._claim(bus, connection, sample, consumers)
             finally:
@@ -301,7 +297,7 @@ class DevRun:
     @property
     def _form(self) -> TreeForm:
         """The form of a whole tree: the trees of captured machines are large."""
-        return TreeForm(bars=True) if self._options.machine else TreeForm(full=True, traits=True)
+        return TreeForm(bars=True) if self._machine_name else TreeForm(full=True, traits=True)
 
     def _print_next_steps(self, hosts: Sequence[str], sample: Sample | None) -> None:
         if self._options.once:

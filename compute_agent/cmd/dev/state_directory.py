@@ -13,7 +13,6 @@ lock                   held while a run uses the directory
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shlex
@@ -125,7 +124,7 @@ class StateDirectory:
             probe.unlink()
         except OSError as error:
             raise DevFailed(
-                f"The state directory {self.path} cannot be used: {_reason(error)}. Make it "
+                f"The state directory {self.path} cannot be used: {error.strerror}. Make it "
                 "writable for you, or choose another with --state-dir DIR."
             ) from error
 
@@ -236,15 +235,3 @@ class StateDirectory:
             f'export PATH={path}:"$PATH"\n',
             encoding="utf-8",
         )
-
-
-def _reason(error: OSError) -> str:
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "you may not write there"
-    if error.errno == errno.EROFS:
-        return "its file system is read-only"
-    if error.errno == errno.ENOSPC:
-        return "its file system is full"
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return "something that is not a directory is in the way"
-    return error.strerror or str(error)

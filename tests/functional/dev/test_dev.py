@@ -173,7 +173,7 @@ def test_a_state_directory_that_cannot_be_written_is_named(start: Start, tmp_pat
         assert dev.end() == 1
     finally:
         tmp_path.chmod(0o700)
-    assert "you may not write there" in dev.stderr
+    assert "Permission denied" in dev.stderr
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler import main as command
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.programs.exit_status import Exit
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.bus.rpc import SchedulerService
@@ -64,7 +65,7 @@ def test_a_broker_that_is_away_is_not_waited_for(cloud: Cloud, config: Path) -> 
     )
     asked = ("explain", "--resources", "VCPU=4", "--required", cloud.mark)
     done = programs.run("compute-scheduler", "--config-file", str(config), *asked, timeout=PATIENCE)
-    assert done.returncode == command.Exit.FINE, done.stderr
+    assert done.returncode == Exit.FINE, done.stderr
     assert UNKNOWN in done.stderr
     assert "the message bus is unreachable" in done.stderr
     # one sentence, and no line of the library
@@ -97,11 +98,11 @@ def test_a_claim_takes_neither_silent_nor_disabled_hosts(
     announced(heard, disabled, enabled=False)
     announced(heard, alive)
     asked = ("claim", "--resources", "VCPU=4", "--required", cloud.mark, "--json")
-    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FINE
+    assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FINE
     output = capsys.readouterr()
     assert json.loads(output.out)["root_provider"] == alive
     assert output.err == ""
-    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FAILED
+    assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FAILED
     assert "ComputeFilter dropped the last 2 host(s)" in capsys.readouterr().err
 
 
@@ -119,7 +120,7 @@ def test_a_specification_is_not_placed_on_a_silent_host(
     arguments = list(words)
     if "move" in words:
         claim = ["claim", "--resources", "VCPU=1", "--host", f"p-{source}", "--json"]
-        assert command.main(["--config-file", str(on_bus), *claim]) == command.Exit.FINE
+        assert command.main(["--config-file", str(on_bus), *claim]) == Exit.FINE
         instance = json.loads(capsys.readouterr().out)["consumer"]
         arguments += [instance, "--migration", str(uuid.uuid4())]
     else:
@@ -127,7 +128,7 @@ def test_a_specification_is_not_placed_on_a_silent_host(
     announced(heard, silent, silent=61.0)
     monkeypatch.setattr("sys.stdin", StringIO(json.dumps(body)))
     status = command.main(["--config-file", str(on_bus), *arguments])
-    assert status == command.Exit.FAILED
+    assert status == Exit.FAILED
     assert "ComputeFilter dropped the last" in capsys.readouterr().err
 
 
@@ -142,12 +143,12 @@ def test_a_silent_host_that_is_named_is_taken_with_a_warning(
     announced(heard, host, silent=61.0)
     asked = ("claim", "--resources", "VCPU=1", "--host", f"p-{host}", "--json")
     with caplog.at_level(logging.WARNING):
-        assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FINE
+        assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FINE
     assert json.loads(capsys.readouterr().out)["root_provider"] == host
     assert f"Host p-{host} is used because the request forces it" in caplog.text
     assert "its agent was last heard" in caplog.text
     explained = ("explain", *asked[1:-1])
-    assert command.main(["--config-file", str(on_bus), *explained]) == command.Exit.FINE
+    assert command.main(["--config-file", str(on_bus), *explained]) == Exit.FINE
     assert "its agent was last heard" in " ".join(capsys.readouterr().out.split())
 
 
@@ -198,7 +199,7 @@ def test_without_an_answer_from_a_scheduler_a_claim_is_made_too(
     monkeypatch.setattr(running_scheduler, "ANNOUNCEMENTS_TIMEOUT", 0.1)
     host = cloud.flat_host(4)
     asked = ("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
-    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FINE
+    assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FINE
     output = capsys.readouterr()
     assert json.loads(output.out)["root_provider"] == host
     assert output.err.count(UNKNOWN) == 1
