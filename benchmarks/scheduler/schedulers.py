@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import operator
 import os
 import statistics
 import subprocess
@@ -154,7 +155,7 @@ class Schedulers:
             client = SchedulerClient(bus, timeout=_ANSWER_SECONDS)
             # connections are opened, and layouts of hosts looked at
             list(pool.map(lambda _: _claim(client), range(CLIENTS)))
-            before = self._readings()
+            retries, cpu = self._retries(), self._cpu()
             began = time.monotonic()
             ends = began + seconds
             lock = threading.Lock()
@@ -171,9 +172,9 @@ class Schedulers:
             for future in [pool.submit(work) for _ in range(CLIENTS)]:
                 future.result()
             took = time.monotonic() - began
-        retries, server, schedulers = (
-            after - earlier for after, earlier in zip(self._readings(), before, strict=True)
-        )
+        # before the metrics are asked for, which costs each scheduler as much as some claims
+        server, schedulers = map(operator.sub, self._cpu(), cpu)
+        retries = self._retries() - retries
         for failure in failures[:1]:
             print(f"{len(failures)} claims failed, the first with {failure}", file=sys.stderr)
         latency = tuple(latencies)
@@ -235,14 +236,14 @@ class Schedulers:
         finally:
             bus.cleanup()
 
-    def _readings(self) -> tuple[float, float, float]:
-        """Return retries, and CPU seconds of placement and of the schedulers, so far."""
-        retries = 0.0
-        for url in self._metrics:
-            for family in text_string_to_metric_families(requests.get(url, timeout=10).text):
-                retries += sum(sample.value for sample in family.samples if sample.name == _RETRIES)
-        schedulers = sum(cpu_seconds(process.pid) for process in self._processes.values())
-        return retries, self.placement.cpu_seconds(), schedulers
+    def _retries(self) -> float:
+        texts = [requests.get(url, timeout=10).text for url in self._metrics]
+        families = itertools.chain.from_iterable(map(text_string_to_metric_families, texts))
+        return sum(s.value for family in families for s in family.samples if s.name == _RETRIES)
+
+    def _cpu(self) -> tuple[float, float]:
+        schedulers = map(cpu_seconds, [process.pid for process in self._processes.values()])
+        return self.placement.cpu_seconds(), sum(schedulers)
 
 
 def _claim(client: SchedulerClient) -> str:

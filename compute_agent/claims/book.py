@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -138,16 +137,6 @@ class ClaimBook:
                 if allocation.by_host and self._self_claim is not None:
                     self._self_claim.take_back(request.instance)
                 raise
-
-    @contextmanager
-    def claiming(self, request: ClaimRequest) -> Iterator[Claim]:
-        """Claim around the start of a guest; leaving with an error drops the claim."""
-        claim = self.claim(request)
-        try:
-            yield claim
-        except BaseException:
-            self.drop(claim.consumer)
-            raise
 
     def drop(self, consumer: str) -> bool:
         """Forget what an instance, or a migration, holds here.

@@ -3,6 +3,9 @@
 keystoneauth1 and requests take four times as long for a request as urllib3 below them, and an agent
 that was idle for a minute pays for all their code again. What they find out, they find out with the
 first request after each new token: the address, the certificates, and that nothing else is needed.
+A quiet pass is this one request: by turns it took 1.75 ms of CPU with this module and 2.26 without
+(medians of 60; 2.0 at the least), and may take 2. Where the libraries come to need less than 350 µs
+more than urllib3, `KeystoneTransport.send` without its two lines about a way is all there is to it.
 """
 
 from __future__ import annotations

@@ -108,22 +108,6 @@ def test_claims_survive_a_restart(host):
     assert not set(host.claim(TWO, PCPU=2)) & set(given)
 
 
-def test_leaving_the_context_with_an_error_drops_the_claim(host):
-    host.allocate(ONE, PCPU=1)
-
-    def start_a_guest_that_does_not_start() -> None:
-        with host.book.claiming(ClaimRequest(ONE)):
-            assert host.book.claims()
-            raise RuntimeError("the guest did not start")
-
-    with pytest.raises(RuntimeError):
-        start_a_guest_that_does_not_start()
-    assert host.book.claims() == []
-    with host.book.claiming(ClaimRequest(ONE)):
-        pass
-    assert [claim.consumer for claim in host.book.claims()] == [ONE]
-
-
 def test_a_device_that_is_missing_cannot_be_claimed(host):
     host.tree.add_traits(host.provider("VGPU"), CUSTOM_DEVICE_MISSING)
     with pytest.raises(errors.AssignedResourceNotFound, match="does not have it any more"):
