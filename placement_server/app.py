@@ -20,7 +20,7 @@ from placement_server.middleware import authentication, monitoring, telemetry
 from placement_server.middleware.login import Login
 from placement_server.middleware.observation import Observation
 from placement_server.policies.enforcer import Enforcer
-from placement_server.store.gathered_reports import GatheredReports
+from placement_server.store.agent_reports import GatheredReports
 from placement_server.store.store import Store
 from placement_server.web import fleet, use
 from placement_server.web.pages import Pages

@@ -15,6 +15,7 @@ from placement_server import errors
 from placement_server.negotiation.microversion import Microversion
 from placement_server.policies.enforcer import Caller
 from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
+from placement_server.store.providers import provider_rows
 from placement_server.store.store import Store
 
 if TYPE_CHECKING:
@@ -166,10 +167,7 @@ class Request:
     def json(self, schema: SchemaByVersion) -> Any:
         """Return the body, parsed and validated."""
         instance = parse_json(self._body())
-        try:
-            schema.check(instance, self.version)
-        except InvalidInstance as error:
-            raise errors.BadRequest(f"JSON does not validate: {error}") from error
+        check_json(instance, schema, self.version)
         return instance
 
     def pointed_json(self, schema: SchemaByVersion) -> Any:
@@ -184,27 +182,27 @@ class Request:
             ) from error
         return instance
 
-    def json_if_found(
+    def json_for_provider(
         self,
         schema: SchemaByVersion,
-        look_up: Callable[[], object],
+        provider_uuid: str,
         *,
         also: Callable[[Any], object] | None = None,
     ) -> Any:
-        """Return the validated body, where "not found" must win over "bad body".
+        """Return the validated body, where "no such provider" must win over "bad body".
 
-        The handler looks the same thing up again with a good body, so only a bad body is worth a
+        The handler looks the provider up again with a good body, so only a bad body is worth a
         query of its own.
 
-        :param look_up: raises NotFound.
         :param also: checks the body beyond its schema; raises BadRequest.
+        :raises ProviderNotFound: the provider does not exist.
         """
         try:
             body = self.json(schema)
             if also is not None:
                 also(body)
         except errors.BadRequest:
-            look_up()
+            self.store.read_single(provider_rows.get, provider_uuid)
             raise
         return body
 
@@ -293,6 +291,17 @@ def check_query(params: Mapping[str, str], schema: SchemaByVersion, version: Mic
         schema.check(params, version)
     except InvalidInstance as error:
         raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
+
+
+def check_json(instance: Any, schema: SchemaByVersion, version: Microversion) -> None:
+    """Check a body.
+
+    :raises errors.BadRequest: with the text for the client.
+    """
+    try:
+        schema.check(instance, version)
+    except InvalidInstance as error:
+        raise errors.BadRequest(f"JSON does not validate: {error}") from error
 
 
 def _decode(latin: str) -> str:

@@ -56,8 +56,8 @@ from placement_server.api.services import Services
 from placement_server.negotiation import extensions, microversion
 from placement_server.negotiation.microversion import Microversion
 from placement_server.policies.enforcer import Caller
-from placement_server.store.errors import StoreUnavailable
-from placement_server.store.gathered_reports import OUTAGE_LOG_SECONDS
+from placement_server.store import errors as store_errors
+from placement_server.store.agent_reports import OUTAGE_LOG_SECONDS
 from placement_server.store.transactions.past_changes import AUTHOR, USER_LENGTH, Author
 
 if TYPE_CHECKING:
@@ -200,6 +200,9 @@ _HEADER_KEPT: Final = 200
 class Dispatcher:
     """The innermost WSGI application: negotiates, checks the body's headers, routes, answers.
 
+    What the store does not find is 404, and a write that lost every race 409, each with the
+    sentence of the store; handlers name the answers that differ.
+
     :param own_routes: routes of this server's own, by their whole paths, beside those of the API.
     """
 
@@ -219,7 +222,12 @@ class Dispatcher:
             response = self._answer(environ, versions)
         except errors.ApiError as error:
             return _fail(error, environ, versions, start_response)
-        except StoreUnavailable as error:
+        except store_errors.NotFound as error:
+            return _fail(errors.NotFound(str(error)), environ, versions, start_response)
+        except store_errors.ConcurrentUpdate as error:
+            conflict = errors.Conflict(str(error), code=errors.CONCURRENT_UPDATE)
+            return _fail(conflict, environ, versions, start_response)
+        except store_errors.StoreUnavailable as error:
             self._log_outage(environ, error)
             unavailable = errors.ServiceUnavailable(f"{error.message.rstrip('.')}.")
             return _fail(unavailable, environ, versions, start_response)
@@ -242,7 +250,7 @@ class Dispatcher:
         start_response(STATUS_LINES[response.status], headers)
         return chunks
 
-    def _log_outage(self, environ: errors.Environ, error: StoreUnavailable) -> None:
+    def _log_outage(self, environ: errors.Environ, error: store_errors.StoreUnavailable) -> None:
         """Log a failure of the database, once a minute for each cause."""
         cause = error.cause or error.message
         if self._logged_causes.is_new(cause, True):

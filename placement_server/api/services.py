@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.policies.enforcer import Enforcer
-from placement_server.store.gathered_reports import GatheredReports
+from placement_server.store.agent_reports import GatheredReports
 from placement_server.store.store import Store
 
 

@@ -28,13 +28,13 @@ class TreeReading(NamedTuple):
 
     def tag(self) -> str:
         """Return the tag of the tree and, where asked for, of what others share with it."""
-        tag = self.tree.tag()
+        tag = self.tree.tag
         if self.sharing is None:
             return tag
         return _with_sharing(
             tag,
             (
-                (provider.uuid, other.tag())
+                (provider.uuid, other.tag)
                 for other in self.sharing
                 for provider in other.shared_with(self.tree)
             ),
@@ -81,7 +81,7 @@ class StoredTreeReader:
         reading = self._store.read(_read, uuid, sharing=sharing, allocations=allocations)
         for tree in (reading.tree, *(reading.sharing or ())):
             if tree.root_id in begun:
-                tags.finish(tree.root_id, begun[tree.root_id], tree.tag())
+                tags.finish(tree.root_id, begun[tree.root_id], tree.tag)
         return reading
 
     def _roots(self, uuid: str) -> dict[str, int]:

@@ -25,11 +25,10 @@ from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 from placement_server.cmd import audit, prune
-from placement_server.cmd.tables import text_table
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
-from placement_server.store.connection.configuration import connection, store_options
 from placement_server.store.connection.failures import reason_of
+from placement_server.store.connection.options import connection_url, store_options
 from placement_server.store.data_migrations import Batch, Migration
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration, revision
@@ -165,7 +164,7 @@ def _help(parser: argparse.ArgumentParser) -> int:
 @contextlib.contextmanager
 def _engines(conf: cfg.ConfigOpts) -> Iterator[Engines]:
     options = store_options(conf).for_maintenance()
-    engines = create_engines(connection(conf), options)
+    engines = create_engines(connection_url(conf), options)
     try:
         await_database(engines.writer, options)
         yield engines
@@ -268,8 +267,27 @@ def _print_totals(totals: Mapping[str, Batch]) -> None:
     rows += [
         (name, str(batch.matched_rows), str(batch.repaired_rows)) for name, batch in totals.items()
     ]
-    for line in text_table(rows):
+    for line in _text_table(rows):
         print(line)
+
+
+def _text_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the lines of a table, as OpenStack's command line tools draw it.
+
+    The first row is its heading, the first column left-aligned.
+    """
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    yield rule
+    for number, row in enumerate(rows):
+        cells = [
+            cell.center(width) if number == 0 or column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "| " + " | ".join(cells) + " |"
+        if number == 0:
+            yield rule
+    yield rule
 
 
 def _prune(conf: cfg.ConfigOpts) -> int:

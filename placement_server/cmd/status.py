@@ -31,9 +31,9 @@ from placement_server import conf as configuration
 from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
-from placement_server.store.connection.configuration import connection, store_options
 from placement_server.store.connection.data_directory import data_directory
 from placement_server.store.connection.failures import reason_of
+from placement_server.store.connection.options import connection_url, store_options
 from placement_server.store.errors import SchemaOutOfDate, StoreError, StoreUnavailable
 from placement_server.store.schema import revision
 from placement_server.store.transactions.engine import create_engines
@@ -136,7 +136,7 @@ def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
         connect_tries=_CONNECT_TRIES,
         connect_interval=min(options.connect_interval, _CONNECT_INTERVAL),
     )
-    engines = create_engines(connection(conf), options)
+    engines = create_engines(connection_url(conf), options)
     try:
         try:
             await_database(engines.reader, options)

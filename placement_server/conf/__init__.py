@@ -26,9 +26,7 @@ from placement_server.conf import (
     database,
     paths,
     placement,
-    profiler,
     server,
-    workarounds,
 )
 
 PROJECT: Final = "placement"
@@ -42,7 +40,16 @@ _KEYSTONE_SECONDS: Final = 10
 OWN_GROUPS: Final = frozenset({"placement_server", "placement_database"})
 """Groups that no other service has."""
 
-_GROUPS: Final = (api, placement, workarounds, profiler, server, tracing)
+_OPTIONS: Final[dict[str | None, Sequence[cfg.Opt]]] = {
+    None: paths.OPTS,
+    api.GROUP: api.OPTS,
+    placement.GROUP: placement.OPTS,
+    **accepted.OPTS,
+    server.GROUP: server.OPTS,
+    tracing.GROUP: tracing.OPTS,
+    database.GROUP: database.OPTS,
+}
+"""Our own options, by group."""
 
 _CORS_METHODS: Final = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 _CORS_ALLOW_HEADERS: Final = [
@@ -144,10 +151,8 @@ def with_commands(add_commands: Callable[[Any], None]) -> cfg.ConfigOpts:
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register every option, those of libraries included."""
-    conf.register_opts(paths.OPTS)
-    for module in _GROUPS:
-        conf.register_opts(module.OPTS, group=module.GROUP)
-    database.register_opts(conf)
+    for group, options in _OPTIONS.items():
+        conf.register_opts(options, group=group)
     log.set_defaults(
         # urllib3 warns of each connection to Keystone that it does not keep
         default_log_levels=[
@@ -171,15 +176,13 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     # None would be to wait for a Keystone that hangs as long as it does.
     cfg.set_defaults(keystone_opts._OPTS, http_connect_timeout=_KEYSTONE_SECONDS)
     # list_opts() would copy each of them, every time
-    for group, options in keystone_opts.auth_token_opts:
-        conf.register_opts(options, group=group)
+    for keystone_group, keystone_options in keystone_opts.auth_token_opts:
+        conf.register_opts(keystone_options, group=keystone_group)
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Return our own options, for oslo-config-generator."""
-    own: list[tuple[str | None, list[cfg.Opt]]] = [(None, list(paths.OPTS))]
-    own += [(module.GROUP, list(module.OPTS)) for module in _GROUPS]
-    return [*own, *database.list_opts()]
+    return [(group, list(options)) for group, options in _OPTIONS.items()]
 
 
 def set_sample_defaults() -> None:

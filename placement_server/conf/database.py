@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 GROUP = "placement_database"
 
-OPTIONS = [
+OPTS = [
     cfg.StrOpt(
         "connection",
         secret=True,
@@ -141,11 +141,3 @@ OPTIONS = [
         ),
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTIONS, group=GROUP)
-
-
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    return [(GROUP, OPTIONS)]

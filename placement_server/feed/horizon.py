@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from placement_server.metrics import metrics
-from placement_server.store.changes import changes, history, snapshot
+from placement_server.store.changes import changes, snapshot
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -93,7 +93,7 @@ class Horizon:
             known_position = self._position
             ids: Sequence[int] = ()
             if known_position is not None:
-                ids = self._store.read_single(history.ids_from, known_position.settled_id, _BATCH)
+                ids = self._store.read_single(changes.ids_from, known_position.settled_id, _BATCH)
             if known_position is None or (
                 known_position.settled_id and known_position.settled_id not in ids[:1]
             ):
@@ -110,7 +110,7 @@ class Horizon:
     def _is_awaited(self, gap: Gap) -> bool:
         if gap.stop - gap.start <= LEAP:
             return True
-        behind = self._store.read_single(history.written_at, gap.stop)
+        behind = self._store.read_single(changes.written_at, gap.stop)
         return behind is None or datetime.now(UTC) - behind < changes.AWAITED_FOR
 
     def _overdue(self, position: Position) -> list[int]:
@@ -124,8 +124,8 @@ class Horizon:
 
     def _void(self, ids: list[int]) -> None:
         try:
-            self._store.write(history.void, ids)
-        except history.IdsHeld as reason:
+            self._store.write(changes.void, ids)
+        except changes.IdsHeld as reason:
             LOG.debug("Change records from %d on are held back: %s", ids[0], reason)
         except StoreError as error:
             LOG.warning(

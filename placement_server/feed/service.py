@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from placement_server.feed.horizon import Horizon
 from placement_server.feed.watchers import ChangeSelection, Wait, Watchers
-from placement_server.store.changes import history
+from placement_server.store.changes import changes
+from placement_server.store.changes.changes import FeedRecord
 from placement_server.store.changes.cursor import Position
-from placement_server.store.changes.history import FeedRecord
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -53,21 +53,6 @@ class ChangeFeed:
         self._horizon = Horizon(store)
         self._watchers = Watchers(store, self._horizon, max_watchers)
 
-    def read(
-        self,
-        after: int | None,
-        selection: ChangeSelection,
-        begin_wait: Callable[[], None] = lambda: None,
-    ) -> ChangesAnswer:
-        """Return the changes behind an id; none for None, which stands for the newest.
-
-        :param begin_wait: is called before it waits for a transaction that may still commit a
-            smaller id, perhaps more than once.
-        :raises ChangesPruned: not all of them are there.
-        :raises placement_server.store.errors.StoreUnavailable: the database failed.
-        """
-        return self._store.read(_answer, self._horizon.settle(begin_wait), after, selection)
-
     def await_changes(
         self,
         after: int | None,
@@ -79,13 +64,15 @@ class ChangeFeed:
     ) -> ChangesAnswer:
         """Return the changes behind an id, once there are some or the time is over.
 
-        :param begin: is called before it waits, perhaps more than once.
+        :param after: None stands for the newest.
+        :param begin: is called before it waits, also for a transaction that may still commit a
+            smaller id, and perhaps more than once.
         :param wait: how to wait; None to do so in this thread.
         :raises ChangesPruned: not all of them are there.
         :raises placement_server.feed.watchers.TooManyWatchers: it would have to wait, but may not.
         :raises placement_server.store.errors.StoreUnavailable: the database failed.
         """
-        answer = self.read(after, selection, begin)
+        answer = self._store.read(_answer, self._horizon.settle(begin), after, selection)
         if answer.changes or not seconds:
             return answer
         with self._watchers.join(selection, answer.last) as watcher:
@@ -101,12 +88,12 @@ class ChangeFeed:
 def _answer(
     tx: ReadTransaction, position: Position, after: int | None, selection: ChangeSelection
 ) -> ChangesAnswer:
-    oldest = history.oldest(tx)
+    oldest = changes.oldest(tx)
     if after is None:
         return ChangesAnswer((), position.settled_id, oldest)
     if not oldest - 1 <= after <= max(position.last, oldest - 1):
         raise ChangesPruned(oldest, position.last)
-    changes = history.page(
+    page = changes.page(
         tx,
         after,
         position.settled_id,
@@ -116,6 +103,4 @@ def _answer(
     )
     # another process may know already that more is final
     last = max(after, position.settled_id)
-    return ChangesAnswer(
-        changes, changes[-1].id if len(changes) == selection.most else last, oldest
-    )
+    return ChangesAnswer(page, page[-1].id if len(page) == selection.most else last, oldest)

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 
 from placement_server.feed.horizon import Horizon
 from placement_server.metrics import metrics
-from placement_server.store.changes import history
-from placement_server.store.changes.history import FeedRecord
+from placement_server.store.changes import changes
+from placement_server.store.changes.changes import FeedRecord
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
@@ -179,7 +179,7 @@ class Watchers:
         if settled_id <= start:
             return False
         batch = self._store.read(
-            history.page, start, settled_id, kinds=ALL_KINDS, roots=None, most=_BATCH
+            changes.page, start, settled_id, kinds=ALL_KINDS, roots=None, most=_BATCH
         )
         more = len(batch) == _BATCH
         upto = batch[-1].id if more else settled_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from placement_server.candidates.query import schema as candidates
+from placement_server.api.resources import allocation_candidates
 from placement_server.negotiation.microversion import Microversion
 from placement_server.schemas import (
     agent_reports,
@@ -62,12 +62,6 @@ class Operation:
     later: tuple[tuple[Microversion, Document], ...] = ()
 
 
-_EXTENDED: Final = SchemaByVersion(
-    {version[1]: candidates.schema_for(version, extensions=True) for version in candidates.SCHEMAS}
-)
-_CANDIDATES: Final = SchemaByVersion(
-    {version[1]: schema for version, schema in candidates.SCHEMAS.items()}
-)
 _PROVIDER: Final = "/resource_providers/{uuid}"
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
@@ -145,13 +139,13 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "Take everything from a consumer", 0, (204, 404)
     ),
     ("GET", "/allocation_candidates"): Operation(
-        "Ways to satisfy a request", 10, (200, 404, 503), query=_CANDIDATES
+        "Ways to satisfy a request", 10, (200, 404, 503), query=allocation_candidates.LIST
     ),
     ("GET", "/candidate_explanation"): Operation(
         "Why a request has few allocation candidates or none",
         10,
         (200, 404, 503),
-        query=_EXTENDED,
+        query=allocation_candidates.EXTENDED,
         result=EXPLANATION,
         later=((Microversion(1, 1), EXPLANATION_WITH_CLOSEST),),
         extension=Microversion(1, 0),
@@ -212,7 +206,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "How many further claims of a request would succeed, one after the other",
         29,
         (200, 404, 503),
-        query=_EXTENDED,
+        query=allocation_candidates.EXTENDED,
         result=CAPACITY,
         extension=Microversion(1, 1),
     ),

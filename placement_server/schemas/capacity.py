@@ -1,56 +1,43 @@
 """Query and answers of the routes that say how much more fits."""
 
-from typing import Any, Final
+from typing import Final
 
-from placement_server.schemas.validation import SchemaByVersion, exact_object
+from placement_server.schemas.validation import (
+    COUNT,
+    POSITIVE,
+    TEXT,
+    TEXT_OR_NULL,
+    UUID,
+    array_of,
+    exact_object,
+    map_of,
+    query_of,
+)
 
-_COUNT: Final = {"type": "integer", "minimum": 0}
-
-
-CAPACITY: Final[dict[str, Any]] = exact_object(
-    at_least=_COUNT,
-    at_most=_COUNT,
+CAPACITY: Final = exact_object(
+    at_least=COUNT,
+    at_most=COUNT,
     exact={"type": "boolean"},
-    trees={
-        "type": "array",
-        "items": exact_object(
-            root={"type": "string", "format": "uuid"},
-            name={"type": ["string", "null"]},
-            at_least=_COUNT,
-            at_most={"type": "integer", "minimum": 1},
-        ),
-    },
-    limited_by={"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+    trees=array_of(exact_object(root=UUID, name=TEXT_OR_NULL, at_least=COUNT, at_most=POSITIVE)),
+    limited_by=map_of(POSITIVE),
 )
 """`name` is null of a tree that is supposed, or was deleted while the answer was made."""
 
-FRAGMENTATION_QUERY: Final = SchemaByVersion(
-    {
-        0: {
-            "type": "object",
-            "properties": {"resources": {"type": "string"}, "member_of": {"type": "string"}},
-            "additionalProperties": False,
-        }
-    }
-)
+FRAGMENTATION_QUERY: Final = query_of(resources=TEXT, member_of=TEXT)
 """`resources` may be repeated, a shape each; `member_of` too."""
 
-FRAGMENTATION: Final[dict[str, Any]] = exact_object(
-    resource_classes={
-        "type": "object",
-        "additionalProperties": exact_object(
-            capacity=_COUNT, used=_COUNT, free=_COUNT, largest_free=_COUNT, stranded=_COUNT
-        ),
-    },
-    shapes={
-        "type": "array",
-        "items": exact_object(
-            resources={"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
-            at_least=_COUNT,
-            at_most=_COUNT,
-            together=_COUNT,
+FRAGMENTATION: Final = exact_object(
+    resource_classes=map_of(
+        exact_object(capacity=COUNT, used=COUNT, free=COUNT, largest_free=COUNT, stranded=COUNT)
+    ),
+    shapes=array_of(
+        exact_object(
+            resources=map_of(POSITIVE),
+            at_least=COUNT,
+            at_most=COUNT,
+            together=COUNT,
             ratio={"type": ["number", "null"], "minimum": 0, "maximum": 1},
-        ),
-    },
+        )
+    ),
 )
 """`ratio` is null where nothing would fit even if what is free lay together."""

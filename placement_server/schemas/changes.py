@@ -1,49 +1,36 @@
 """Query string of GET /changes, and its answer."""
 
-from typing import Any, Final
+from typing import Final
 
-from placement_server.schemas.validation import SchemaByVersion
-
-_ID: Final = {"type": "integer", "minimum": 0}
-_KINDS: Final = ["structure", "usage", "names"]
-
-QUERY: Final = SchemaByVersion(
-    {
-        0: {
-            "type": "object",
-            "properties": {
-                "after": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-                "limit": {"type": "string", "pattern": "^([1-9][0-9]{0,3}|10000)$"},
-                "wait": {"type": "string", "pattern": "^([1-5]?[0-9]|60)$"},
-                "root": {"type": "string", "format": "uuid"},
-                "kind": {"type": "string", "enum": _KINDS},
-            },
-            "additionalProperties": False,
-        }
-    },
-    strict_uuids=True,
+from placement_server.schemas.validation import (
+    COUNT,
+    TIME,
+    UUID,
+    UUID_OR_NULL,
+    array_of,
+    exact_object,
+    query_of,
 )
 
-CHANGES: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["changes", "last", "oldest"],
-    "properties": {
-        "changes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["id", "root_provider_uuid", "kinds", "at"],
-                "properties": {
-                    "id": _ID,
-                    "root_provider_uuid": {"type": ["string", "null"], "format": "uuid"},
-                    "kinds": {"type": "array", "minItems": 1, "items": {"enum": _KINDS}},
-                    "at": {"type": "string", "format": "date-time"},
-                },
-            },
-        },
-        "last": _ID,
-        "oldest": _ID,
-    },
-}
+_KINDS: Final = ["structure", "usage", "names"]
+
+QUERY: Final = query_of(
+    after={"type": "string", "pattern": "^[0-9]{1,18}$"},
+    limit={"type": "string", "pattern": "^([1-9][0-9]{0,3}|10000)$"},
+    wait={"type": "string", "pattern": "^([1-5]?[0-9]|60)$"},
+    root=UUID,
+    kind={"type": "string", "enum": _KINDS},
+)
+
+CHANGES: Final = exact_object(
+    changes=array_of(
+        exact_object(
+            id=COUNT,
+            root_provider_uuid=UUID_OR_NULL,
+            kinds=array_of({"enum": _KINDS}, minItems=1),
+            at=TIME,
+        )
+    ),
+    last=COUNT,
+    oldest=COUNT,
+)

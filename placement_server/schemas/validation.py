@@ -22,7 +22,16 @@ from placement_server.schemas.acceptance import Predicates
 Schema = Mapping[str, Any]
 
 
-def exact_object(**properties: dict[str, Any]) -> dict[str, Any]:
+UUID: Final = {"type": "string", "format": "uuid"}
+UUID_OR_NULL: Final[dict[str, Any]] = {"type": ["string", "null"], "format": "uuid"}
+TIME: Final = {"type": "string", "format": "date-time"}
+TEXT: Final = {"type": "string"}
+TEXT_OR_NULL: Final[dict[str, Any]] = {"type": ["string", "null"]}
+COUNT: Final = {"type": "integer", "minimum": 0}
+POSITIVE: Final = {"type": "integer", "minimum": 1}
+
+
+def exact_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of objects with just these properties."""
     return {
         "type": "object",
@@ -30,6 +39,22 @@ def exact_object(**properties: dict[str, Any]) -> dict[str, Any]:
         "required": list(properties),
         "properties": properties,
     }
+
+
+def optional(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the schema of objects that may lack some properties; any, where none is named."""
+    required = [name for name in schema["required"] if names and name not in names]
+    return {**schema, "required": required}
+
+
+def array_of(items: Mapping[str, Any], **limits: int) -> dict[str, Any]:
+    """Return the schema of arrays."""
+    return {"type": "array", "items": items, **limits}
+
+
+def map_of(values: Mapping[str, Any], **limits: int) -> dict[str, Any]:
+    """Return the schema of objects with any keys."""
+    return {"type": "object", "additionalProperties": values, **limits}
 
 
 _VALUES_SHOWN: Final = 50_000
@@ -200,6 +225,12 @@ class SchemaByVersion:
             if version[1] >= start:
                 return start
         raise LookupError(f"no schema for microversion {version}, the oldest is {self._starts[-1]}")
+
+
+def query_of(**properties: Mapping[str, Any]) -> SchemaByVersion:
+    """Return the schema of a query string of the extensions: of any version, nothing required."""
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return SchemaByVersion({0: schema}, strict_uuids=True)
 
 
 def pointer(*path: str | int) -> str:

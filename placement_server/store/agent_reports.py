@@ -1,8 +1,14 @@
-"""The last report of the agent of each host: at most one row for each root provider."""
+"""The last report of the agent of each host: at most one row for each root provider.
+
+Agents send them with the reads of their trees; they are gathered and written now and then.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,16 +17,27 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import func, or_, select
 
+from compute_agent.programs.kept_values import KeptValues
 from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import chunks
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
 from placement_server.store.tables import agent_reports, resource_providers
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+
+LOG = logging.getLogger(__name__)
 
 MISSED_PERIODS: Final = 3
 """Periods without a report after which an agent is silent."""
 
 DELAY: Final = 5
 """Seconds that a report may take into the database: those of some seconds are written together."""
+
+GATHERED_FOR: Final = 2.0
+"""Seconds for which reports are gathered: so a worker writes them with one transaction."""
+
+OUTAGE_LOG_SECONDS: Final = 60.0
+"""Seconds for which a cause that was logged is not logged again."""
 
 _C: Final = agent_reports.c
 _P: Final = resource_providers.c
@@ -123,3 +140,40 @@ def counts(tx: ReadTransaction, now: datetime) -> tuple[int, int]:
     )
     every, silent_count = tx.execute(statement).one()
     return every - int(silent_count), int(silent_count)
+
+
+class GatheredReports:
+    """Reports of agents on their way to the database. Thread safe.
+
+    A worker that ends in between loses those of two seconds; the next follow after a period.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._mutex = threading.Lock()
+        self._pending_reports: dict[str, AgentReport] = {}
+        self._is_gathering = False
+        self._logged_causes: KeptValues[str, bool] = KeptValues(OUTAGE_LOG_SECONDS, most=100)
+
+    def take(self, root_uuid: str, document: Mapping[str, Any]) -> None:
+        """Take what the agent of a host reports of itself now."""
+        report = AgentReport(datetime.now(UTC).replace(tzinfo=None, microsecond=0), document)
+        with self._mutex:
+            self._pending_reports[root_uuid.lower()] = report
+            is_first, self._is_gathering = not self._is_gathering, True
+        if is_first:
+            threading.Thread(target=self._write_soon, name="agent-reports", daemon=True).start()
+
+    def _write_soon(self) -> None:
+        time.sleep(GATHERED_FOR)
+        with self._mutex:
+            reports, self._pending_reports = self._pending_reports, {}
+            self._is_gathering = False
+        try:
+            self._store.write(write, reports)
+        except StoreError as error:
+            cause = str(error)
+            if self._logged_causes.is_new(cause, True):
+                LOG.warning(
+                    "The last reports of %d agent(s) are not recorded: %s", len(reports), cause
+                )

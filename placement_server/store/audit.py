@@ -13,6 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
+from placement_server.store.data_migrations import INCOMPLETE_CONSUMERS
 from placement_server.store.dialects.batches import chunks
 from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.capacity import usable
@@ -88,9 +89,6 @@ _WITHOUT_INVENTORY: Final = (
         ),
     )
     .where(_I.id.is_(None))
-)
-_WITHOUT_CONSUMER: Final = (
-    select(_A.consumer_id).where(~sa.exists().where(consumers.c.uuid == _A.consumer_id)).distinct()
 )
 _IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
 _ORPHANS: Final = select(consumers.c.uuid, consumers.c.generation).where(_IS_ORPHAN)
@@ -170,7 +168,7 @@ def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Violation]:
-    for (consumer,) in tx.execute(_WITHOUT_CONSUMER):
+    for (consumer,) in tx.execute(INCOMPLETE_CONSUMERS):
         yield Violation(
             "consumer",
             f"consumer {consumer}",

@@ -24,8 +24,11 @@ _SET_ROOT: Final = (
     .where(_P.id == bindparam("the_id"), _P.root_provider_id.is_(None))
     .values(root_provider_id=bindparam("root_id"))
 )
-_NO_RECORD: Final = ~sa.exists().where(consumers.c.uuid == allocations.c.consumer_id)
-_INCOMPLETE: Final = select(allocations.c.consumer_id).where(_NO_RECORD).distinct()
+INCOMPLETE_CONSUMERS: Final = (
+    select(allocations.c.consumer_id)
+    .where(~sa.exists().where(consumers.c.uuid == allocations.c.consumer_id))
+    .distinct()
+)
 
 
 class Batch(NamedTuple):
@@ -45,7 +48,9 @@ def count_rootless(tx: ReadTransaction) -> int:
 
 def count_incomplete_consumers(tx: ReadTransaction) -> int:
     """Count the consumers that have allocations but no record."""
-    return int(tx.execute(select(func.count()).select_from(_INCOMPLETE.subquery())).scalar_one())
+    return int(
+        tx.execute(select(func.count()).select_from(INCOMPLETE_CONSUMERS.subquery())).scalar_one()
+    )
 
 
 def set_root_provider_ids(tx: WriteTransaction, max_count: int) -> Batch:
@@ -74,7 +79,7 @@ def create_incomplete_consumers(
     tx: WriteTransaction, max_count: int, *, project_id: str, user_id: str
 ) -> Batch:
     """Give consumers that have allocations but no record one, with this project and user."""
-    uuids = sorted(tx.execute(_INCOMPLETE.limit(max_count)).scalars())
+    uuids = sorted(tx.execute(INCOMPLETE_CONSUMERS.limit(max_count)).scalars())
     if uuids:
         ids = ensure_owners(tx, [project_id], [user_id], [])
         tx.execute(

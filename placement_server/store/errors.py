@@ -28,7 +28,7 @@
     ├── SchemaRevisionUnknown
     └── SchemaIncomplete
 
-`str(error)` is a full sentence; the attributes hold what it names.
+`str(error)` is a full sentence; the attributes hold what answers of the API need of it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StaleWrite(StoreError):
 
 class ProviderNotFound(NotFound):
     def __init__(self, uuid: str) -> None:
-        super().__init__(f"No resource provider with uuid {uuid} found.")
+        super().__init__(f"No resource provider with uuid {uuid} found")
         self.uuid = uuid
 
 
@@ -78,7 +78,6 @@ class ParentNotFound(NotFound):
         super().__init__(
             f"The parent provider {parent_uuid} does not exist; create it first or name another."
         )
-        self.parent_uuid = parent_uuid
 
 
 class ResourceClassNotFound(NotFound):
@@ -90,8 +89,6 @@ class ResourceClassNotFound(NotFound):
 class InventoryNotFound(NotFound):
     def __init__(self, resource_class: str, uuid: str) -> None:
         super().__init__(f"No inventory of class {resource_class} found for provider {uuid}.")
-        self.resource_class = resource_class
-        self.uuid = uuid
 
 
 class TraitNotFound(NotFound):
@@ -102,8 +99,7 @@ class TraitNotFound(NotFound):
 
 class NoAllocations(NotFound):
     def __init__(self, consumer: str) -> None:
-        super().__init__(f"No allocations for consumer '{consumer}'.")
-        self.consumer = consumer
+        super().__init__(f"No allocations for consumer '{consumer}'")
 
 
 class ProviderNameTaken(RefusedRequest):
@@ -126,7 +122,6 @@ class ProviderNameMissing(RefusedRequest):
 class ParentIsSelf(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} cannot be created as its own parent.")
-        self.uuid = uuid
 
 
 class ParentLoop(RefusedRequest):
@@ -134,8 +129,6 @@ class ParentLoop(RefusedRequest):
         super().__init__(
             f"Provider {parent_uuid} lies in the subtree of {uuid}, so it cannot become its parent."
         )
-        self.uuid = uuid
-        self.parent_uuid = parent_uuid
 
 
 class ReparentingNotAllowed(RefusedRequest):
@@ -143,7 +136,6 @@ class ReparentingNotAllowed(RefusedRequest):
         super().__init__(
             f"Provider {uuid} has a parent already; moving it needs microversion 1.37 or newer."
         )
-        self.uuid = uuid
 
 
 class UnparentingNotAllowed(RefusedRequest):
@@ -151,19 +143,16 @@ class UnparentingNotAllowed(RefusedRequest):
         super().__init__(
             f"Provider {uuid} has a parent; taking it out needs microversion 1.37 or newer."
         )
-        self.uuid = uuid
 
 
 class ProviderHasChildren(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} has child providers; delete those first.")
-        self.uuid = uuid
 
 
 class ProviderHasAllocations(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} has allocations; move or delete those first.")
-        self.uuid = uuid
 
 
 class ReservedTooLarge(RefusedRequest):
@@ -175,16 +164,11 @@ class ReservedTooLarge(RefusedRequest):
             f"Invalid inventory for '{resource_class}' on resource provider '{uuid}'. "
             f"The reserved value is {limit} total."
         )
-        self.resource_class = resource_class
-        self.uuid = uuid
-        self.may_equal_total = may_equal_total
 
 
 class InventoryExists(RefusedRequest):
     def __init__(self, resource_class: str, uuid: str) -> None:
         super().__init__(f"Provider {uuid} already has an inventory of class {resource_class}.")
-        self.resource_class = resource_class
-        self.uuid = uuid
 
 
 class InventoryInUse(RefusedRequest):
@@ -196,7 +180,6 @@ class InventoryInUse(RefusedRequest):
             f"Inventory for '{joined_names(self.resource_classes)}' on resource provider "
             f"'{uuid}' in use."
         )
-        self.uuid = uuid
 
 
 class StandardName(RefusedRequest):
@@ -204,25 +187,21 @@ class StandardName(RefusedRequest):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is a standard name; only CUSTOM_ names can be changed.")
-        self.name = name
 
 
 class TraitInUse(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"The trait {name} is in use by a resource provider.")
-        self.name = name
 
 
 class ResourceClassExists(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"Resource class {name} already exists.")
-        self.name = name
 
 
 class ResourceClassInUse(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"Resource class {name} is in use in an inventory.")
-        self.name = name
 
 
 class AllocationRefused(RefusedRequest):
@@ -257,10 +236,6 @@ class ConstraintViolated(AllocationRefused):
         )
         self.resource_class = resource_class
         self.uuid = uuid
-        self.requested_amount = requested_amount
-        self.min_unit = min_unit
-        self.max_unit = max_unit
-        self.step_size = step_size
 
 
 class CapacityExceeded(AllocationRefused):
@@ -285,7 +260,6 @@ class ConcurrentUpdate(StaleWrite):
 
     def __init__(self, detail: str, *, uuids: Collection[str] = ()) -> None:
         super().__init__(detail)
-        self.detail = detail
         self.uuids = tuple(uuids)
 
 
@@ -301,7 +275,6 @@ class ConsumerGenerationConflict(StaleWrite):
             f"for {'null' if requested_generation is None else requested_generation}; read it "
             "again."
         )
-        self.consumer = consumer
         self.stored_generation = stored_generation
         self.requested_generation = requested_generation
 
@@ -312,9 +285,6 @@ class ReshapeGenerationConflict(StaleWrite):
             f"resource provider generation conflict for provider {uuid}: "
             f"actual: {stored_generation}, given: {requested_generation}"
         )
-        self.uuid = uuid
-        self.stored_generation = stored_generation
-        self.requested_generation = requested_generation
 
 
 class StoreUnavailable(StoreError):

@@ -71,24 +71,8 @@ class InventoryRecord:
 class StoredInventory:
     """An inventory as stored in the database."""
 
-    total: int
-    reserved: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    allocation_ratio: float
+    record: InventoryRecord
     last_modified: datetime
-
-    @property
-    def record(self) -> InventoryRecord:
-        return InventoryRecord(
-            self.total,
-            self.reserved,
-            self.min_unit,
-            self.max_unit,
-            self.step_size,
-            self.allocation_ratio,
-        )
 
 
 @dataclass(frozen=True, slots=True)

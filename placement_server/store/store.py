@@ -14,12 +14,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
 from placement_server.store.changes import changes
-from placement_server.store.connection import configuration
 from placement_server.store.connection.availability import await_database
-from placement_server.store.connection.options import StoreOptions
+from placement_server.store.connection.options import StoreOptions, connection_url, store_options
 from placement_server.store.errors import StoreError, StoreUnavailable
-from placement_server.store.schema import revision, standard_names
-from placement_server.store.schema.names import NameTables
+from placement_server.store.schema import names, revision
 from placement_server.store.transactions import outcome
 from placement_server.store.transactions.engine import Engines, KeptConnection, create_engines
 from placement_server.store.transactions.known_owners import KnownOwners
@@ -82,7 +80,6 @@ class Store:
     ) -> None:
         self.options = options
         self.url = url
-        self.names = NameTables()
         self._engines = engines
         self._kept_connection = (
             KeptConnection(engines.single, options.connection_recycle_time)
@@ -154,9 +151,9 @@ class Store:
         :param maintenance: without the time limits that are for requests.
         :raises StoreError: as `open` does.
         """
-        options = configuration.store_options(conf)
+        options = store_options(conf)
         return cls.open(
-            configuration.connection(conf),
+            connection_url(conf),
             options=options.for_maintenance() if maintenance else options,
         )
 
@@ -337,12 +334,11 @@ class Store:
             connection.info["store_function"] = f"{module}.{getattr(function, '__name__', 'work')}"
 
     def synchronise_standard_names(self) -> None:
-        """Insert the standard resource classes and traits that are missing, and load all names.
+        """Insert the standard resource classes and traits that are missing.
 
         Any number of processes may do this at the same time.
         """
-        self.write(standard_names.synchronise)
-        self.read(self.names.refresh)
+        self.write(names.insert_standard_names)
 
 
 def _roll_back(connection: Connection) -> None:

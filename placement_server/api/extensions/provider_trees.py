@@ -16,13 +16,11 @@ from webob.etag import ETagMatcher
 from placement_server.api.extensions import agent_reports
 from placement_server.api.request import Request, check_query
 from placement_server.api.resources.allocations import holder_body
-from placement_server.api.resources.resource_providers import no_such_provider
 from placement_server.api.response import Headers, Response, empty_response, json_response
 from placement_server.candidates.tree_reader import TreeReading
 from placement_server.negotiation.microversion import MAX
 from placement_server.policies import operations
 from placement_server.schemas import provider_tree as schemas
-from placement_server.store import errors as store_errors
 from placement_server.store.providers.tree import TreeProvider, extend_tag
 
 
@@ -44,12 +42,9 @@ def show(request: Request) -> Response:
         known_tag = trees.tag(provider_uuid, sharing=sharing)
         if known_tag is not None and known_tag in known_tags:
             return empty_response(304, *_headers(known_tag))
-    try:
-        reading = trees.read(
-            provider_uuid, sharing=sharing, allocations="allocations" in included_parts
-        )
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
+    reading = trees.read(
+        provider_uuid, sharing=sharing, allocations="allocations" in included_parts
+    )
     body = _representation(reading, included_parts)
     tag = reading.tag()
     if shows_use:

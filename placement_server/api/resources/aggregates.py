@@ -7,7 +7,6 @@ from typing import Any
 
 from placement_server import errors
 from placement_server.api.request import Request
-from placement_server.api.resources.resource_providers import look_up, no_such_provider
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas import aggregate as schemas
@@ -22,10 +21,7 @@ def list_(request: Request) -> Response:
     request.require_json_accepted()
     request.require_version(1)
     request.authorise(operations.AGGREGATES_LIST)
-    try:
-        provider, aggregate_uuids = request.store.read_single(aggregates.of_provider, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
+    provider, aggregate_uuids = request.store.read_single(aggregates.of_provider, provider_uuid)
     return _answer(request, provider, aggregate_uuids)
 
 
@@ -35,7 +31,7 @@ def replace(request: Request) -> Response:
     request.require_json_content()
     request.require_version(1)
     request.authorise(operations.AGGREGATES_UPDATE)
-    body = request.json_if_found(schemas.REPLACE, lambda: look_up(request, provider_uuid))
+    body = request.json_for_provider(schemas.REPLACE, provider_uuid)
     with_generation = request.version >= (1, 19)
     aggregate_uuids = body["aggregates"] if with_generation else body
     try:
@@ -45,8 +41,6 @@ def replace(request: Request) -> Response:
             aggregate_uuids,
             generation=body["resource_provider_generation"] if with_generation else None,
         )
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except store_errors.ConcurrentUpdate as error:
         raise generation_changed() from error
     return _answer(request, provider, aggregate_uuids)

@@ -27,8 +27,8 @@ from placement_server.negotiation.microversion import Microversion
 from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion
 
-_LIST: Final = SchemaByVersion({version[1]: schema for version, schema in SCHEMAS.items()})
-_EXTENDED: Final = SchemaByVersion(
+LIST: Final = SchemaByVersion({version[1]: schema for version, schema in SCHEMAS.items()})
+EXTENDED: Final = SchemaByVersion(
     {version[1]: schema_for(version, extensions=True) for version in SCHEMAS}
 )
 
@@ -133,7 +133,7 @@ def gave_up(request: Request, error: SearchGaveUp) -> errors.ServiceUnavailable:
 def _read(query_string: str, version: Microversion, extensions: bool) -> query.CandidateQuery:
     """Parse the query of a request that passes the schema."""
     params = read_query(query_string)
-    check_query(dict(params), _EXTENDED if extensions else _LIST, version)
+    check_query(dict(params), EXTENDED if extensions else LIST, version)
     return query.parse(params, version, extensions=extensions)
 
 

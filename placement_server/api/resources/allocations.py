@@ -131,10 +131,7 @@ def delete(request: Request) -> Response:
     """Delete all allocations of a consumer."""
     (consumer_uuid,) = request.path_values
     request.authorise(operations.ALLOCATIONS_DELETE)
-    try:
-        request.store.write(allocations.delete, consumer_uuid)
-    except store_errors.NoAllocations as error:
-        raise errors.NotFound(f"No allocations for consumer '{consumer_uuid}'") from error
+    request.store.write(allocations.delete, consumer_uuid)
     return empty_response(204)
 
 

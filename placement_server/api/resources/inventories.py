@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from placement_server import errors
 from placement_server.api.request import Request
-from placement_server.api.resources.resource_providers import (
-    look_up,
-    no_such_provider,
-    no_such_provider_for,
-)
+from placement_server.api.resources.resource_providers import no_such_provider_for
 from placement_server.api.response import (
     Response,
     cache_headers,
@@ -31,17 +28,7 @@ _MAX_NUMBER: Final = 3.40282e38
 """The largest single-precision number: the column of the allocation ratio is one, and no other
 column takes more."""
 
-Inventory = StoredInventory | InventoryRecord
-"""An inventory in the database, or one that was just written to it."""
-
-_FIELDS: Final = (
-    "total",
-    "reserved",
-    "min_unit",
-    "max_unit",
-    "step_size",
-    "allocation_ratio",
-)
+_FIELDS: Final = tuple(field.name for field in dataclasses.fields(InventoryRecord))
 
 
 def list_(request: Request) -> Response:
@@ -49,7 +36,13 @@ def list_(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.INVENTORIES_LIST)
-    return _inventories_response(request, *_stored_inventories(request, provider_uuid))
+    provider, stored = _stored_inventories(request, provider_uuid)
+    return _inventories_response(
+        request,
+        provider,
+        {name: inventory.record for name, inventory in stored.items()},
+        *(inventory.last_modified for inventory in stored.values()),
+    )
 
 
 def create(request: Request) -> Response:
@@ -57,7 +50,7 @@ def create(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_content()
     request.authorise(operations.INVENTORIES_CREATE)
-    body = request.json_if_found(schemas.CREATE, lambda: look_up(request, provider_uuid))
+    body = request.json_for_provider(schemas.CREATE, provider_uuid)
     resource_class = body["resource_class"]
     record = inventory_record(resource_class, body)
     try:
@@ -68,8 +61,6 @@ def create(request: Request) -> Response:
             record,
             reserved_may_equal_total=_reserved_may_equal_total(request),
         )
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except (store_errors.ReservedTooLarge, store_errors.ResourceClassNotFound) as error:
         raise errors.BadRequest(
             f"Unable to create inventory for resource provider {provider_uuid}: {error}"
@@ -85,9 +76,9 @@ def replace(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_content()
     request.authorise(operations.INVENTORIES_UPDATE)
-    body = request.json_if_found(
+    body = request.json_for_provider(
         schemas.REPLACE,
-        lambda: look_up(request, provider_uuid),
+        provider_uuid,
         also=lambda body: inventory_records(body["inventories"]),
     )
     records = inventory_records(body["inventories"])
@@ -99,8 +90,6 @@ def replace(request: Request) -> Response:
             records=records,
             reserved_may_equal_total=_reserved_may_equal_total(request),
         )
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except store_errors.ConcurrentUpdate as error:
         raise generation_conflict() from error
     except store_errors.ReservedTooLarge as error:
@@ -125,8 +114,6 @@ def delete_all(request: Request) -> Response:
     request.authorise(operations.INVENTORIES_DELETE)
     try:
         request.store.write(inventories.delete_all, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except store_errors.InventoryInUse as error:
         raise errors.Conflict(str(error), code=errors.INVENTORY_INUSE) from error
     except store_errors.ConcurrentUpdate as error:
@@ -146,7 +133,8 @@ def show(request: Request) -> Response:
     provider, stored_inventories = _stored_inventories(request, provider_uuid)
     if resource_class not in stored_inventories:
         raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
-    return _inventory_response(request, provider, stored_inventories[resource_class])
+    stored = stored_inventories[resource_class]
+    return _inventory_response(request, provider, stored.record, changed_at=stored.last_modified)
 
 
 def update(request: Request) -> Response:
@@ -154,7 +142,7 @@ def update(request: Request) -> Response:
     provider_uuid, resource_class = request.path_values
     request.require_json_content()
     request.authorise(operations.INVENTORIES_UPDATE)
-    body = request.json_if_found(schemas.UPDATE, lambda: look_up(request, provider_uuid))
+    body = request.json_for_provider(schemas.UPDATE, provider_uuid)
     record = inventory_record(resource_class, body)
     try:
         provider = request.store.write(
@@ -165,16 +153,12 @@ def update(request: Request) -> Response:
             generation=body["resource_provider_generation"],
             reserved_may_equal_total=_reserved_may_equal_total(request),
         )
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except store_errors.ConcurrentUpdate as error:
         raise generation_conflict() from error
     except store_errors.ReservedTooLarge as error:
         raise errors.BadRequest(
             f"Unable to update inventory for resource provider {provider_uuid}: {error}"
         ) from error
-    except store_errors.ResourceClassNotFound as error:
-        raise errors.NotFound(f"No such resource class {resource_class}.") from error
     except store_errors.InventoryNotFound as error:
         raise errors.BadRequest(
             f"No inventory record with resource class for resource provider {provider_uuid}: "
@@ -189,8 +173,6 @@ def delete(request: Request) -> Response:
     request.authorise(operations.INVENTORIES_DELETE)
     try:
         request.store.write(inventories.delete_one, provider_uuid, resource_class)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except (store_errors.ResourceClassNotFound, store_errors.InventoryNotFound) as error:
         raise errors.NotFound(
             f"No inventory of class {resource_class} found for delete: "
@@ -266,34 +248,23 @@ def _stored_inventories(
         raise no_such_provider_for(provider_uuid, " : ") from error
 
 
-def _fields(inventory: Inventory) -> dict[str, Any]:
-    return {
-        "total": inventory.total,
-        "reserved": inventory.reserved,
-        "min_unit": inventory.min_unit,
-        "max_unit": inventory.max_unit,
-        "step_size": inventory.step_size,
-        "allocation_ratio": inventory.allocation_ratio,
-    }
-
-
-def _last_modified(inventory: Inventory) -> datetime:
-    if isinstance(inventory, StoredInventory):
-        return inventory.last_modified
-    return datetime.now(UTC)
+def _fields(record: InventoryRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _FIELDS}
 
 
 def _inventories_response(
-    request: Request, provider: Provider, by_class: Mapping[str, Inventory]
+    request: Request,
+    provider: Provider,
+    by_class: Mapping[str, InventoryRecord],
+    *changes: datetime,
 ) -> Response:
-    changes = [_last_modified(inventory) for inventory in by_class.values()]
     headers = (
-        cache_headers(request.version, *changes) if changes else no_cache_headers(request.version)
+        cache_headers(request.version, *changes) if by_class else no_cache_headers(request.version)
     )
     return json_response(
         {
             "resource_provider_generation": provider.generation,
-            "inventories": {name: _fields(inventory) for name, inventory in by_class.items()},
+            "inventories": {name: _fields(record) for name, record in by_class.items()},
         },
         *headers,
     )
@@ -302,13 +273,14 @@ def _inventories_response(
 def _inventory_response(
     request: Request,
     provider: Provider,
-    inventory: Inventory,
+    record: InventoryRecord,
     *headers: tuple[str, str],
+    changed_at: datetime | None = None,
     status: int = 200,
 ) -> Response:
     return json_response(
-        {**_fields(inventory), "resource_provider_generation": provider.generation},
+        {**_fields(record), "resource_provider_generation": provider.generation},
         *headers,
-        *cache_headers(request.version, _last_modified(inventory)),
+        *cache_headers(request.version, changed_at),
         status=status,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from placement_server import errors
 from placement_server.api.request import Request
 from placement_server.api.resources.aggregates import generation_changed
-from placement_server.api.resources.resource_providers import no_such_provider, no_such_provider_for
+from placement_server.api.resources.resource_providers import no_such_provider_for
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
 from placement_server.schemas import trait as schemas
@@ -43,8 +43,6 @@ def replace(request: Request) -> Response:
             body["traits"],
             generation=body["resource_provider_generation"],
         )
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except store_errors.ConcurrentUpdate as error:
         raise generation_changed() from error
     except store_errors.TraitNotFound as error:
@@ -59,12 +57,7 @@ def delete(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_version(6)
     request.authorise(operations.PROVIDER_TRAITS_DELETE)
-    try:
-        request.store.write(traits.delete_of_provider, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
-    except store_errors.ConcurrentUpdate as error:
-        raise errors.Conflict(str(error), code=errors.CONCURRENT_UPDATE) from error
+    request.store.write(traits.delete_of_provider, provider_uuid)
     return empty_response(204)
 
 

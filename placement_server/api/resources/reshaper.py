@@ -42,11 +42,7 @@ def apply(request: Request) -> Response:
             code=errors.PROVIDER_NOT_FOUND,
         ) from error
     except store_errors.ReshapeGenerationConflict as error:
-        raise errors.Conflict(
-            f"resource provider generation conflict for provider {error.uuid}: "
-            f"actual: {error.stored_generation}, given: {error.requested_generation}",
-            code=errors.CONCURRENT_UPDATE,
-        ) from error
+        raise errors.Conflict(str(error), code=errors.CONCURRENT_UPDATE) from error
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_to_allocate_from(error) from error
     except store_errors.ResourceClassNotFound as error:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from placement_server import errors
-from placement_server.api.request import Request
+from placement_server.api.request import Request, check_json
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
 from placement_server.schemas import resource_class as schemas
-from placement_server.schemas.validation import InvalidInstance
 from placement_server.store import errors as store_errors
 from placement_server.store import resource_classes
 
@@ -45,10 +44,7 @@ def show(request: Request) -> Response:
     request.require_version(2)
     request.require_json_accepted()
     request.authorise(operations.CLASSES_SHOW)
-    try:
-        row = request.store.read_single(resource_classes.get, name)
-    except store_errors.ResourceClassNotFound as error:
-        raise _no_such_class(name) from error
+    row = request.store.read_single(resource_classes.get, name)
     return json_response(
         _representation(request, name), *cache_headers(request.version, row.last_modified)
     )
@@ -63,10 +59,7 @@ def update(request: Request) -> Response:
 def _ensure(request: Request) -> Response:
     (name,) = request.path_values
     request.authorise(operations.CLASSES_UPDATE)
-    try:
-        schemas.NAMED.check({"name": name}, request.version)
-    except InvalidInstance as error:
-        raise errors.BadRequest(f"JSON does not validate: {error}") from error
+    check_json({"name": name}, schemas.NAMED, request.version)
     _, is_new = request.store.write(resource_classes.ensure, name)
     return empty_response(201 if is_new else 204, request.location(f"/resource_classes/{name}"))
 
@@ -78,8 +71,6 @@ def _rename(request: Request) -> Response:
     new_name = request.json(schemas.NAMED)["name"]
     try:
         request.store.write(resource_classes.rename, name, new_name)
-    except store_errors.ResourceClassNotFound as error:
-        raise _no_such_class(name) from error
     except store_errors.StandardName as error:
         raise errors.BadRequest(f"Cannot update standard resource class {name}") from error
     except store_errors.ResourceClassExists as error:
@@ -95,8 +86,6 @@ def delete(request: Request) -> Response:
     request.authorise(operations.CLASSES_DELETE)
     try:
         request.store.write(resource_classes.delete, name)
-    except store_errors.ResourceClassNotFound as error:
-        raise _no_such_class(name) from error
     except store_errors.StandardName as error:
         raise errors.BadRequest(
             f"Error in delete resource class: Cannot delete standard resource class {name}."
@@ -107,10 +96,6 @@ def delete(request: Request) -> Response:
             "Class is in use in inventory."
         ) from error
     return empty_response(204)
-
-
-def _no_such_class(name: str) -> errors.NotFound:
-    return errors.NotFound(f"No such resource class {name}.")
 
 
 def _representation(request: Request, name: str) -> dict[str, Any]:

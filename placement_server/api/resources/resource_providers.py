@@ -170,7 +170,7 @@ def show(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.PROVIDERS_SHOW)
-    provider = look_up(request, provider_uuid)
+    provider = request.store.read_single(providers.get, provider_uuid)
     return json_response(
         _representation(request, provider),
         *cache_headers(request.version, provider.last_modified),
@@ -182,7 +182,7 @@ def update(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_content()
     request.authorise(operations.PROVIDERS_UPDATE)
-    body = request.json_if_found(schemas.UPDATE, lambda: look_up(request, provider_uuid))
+    body = request.json_for_provider(schemas.UPDATE, provider_uuid)
     try:
         provider = request.store.write(
             providers.update,
@@ -205,8 +205,6 @@ def update(request: Request) -> Response:
         raise _not_saved(
             provider_uuid, "update", "creating loop in the provider tree is not allowed."
         ) from error
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
     except store_errors.ProviderNameTaken as error:
         raise _duplicate(error.name) from error
     return json_response(
@@ -238,22 +236,6 @@ def delete(request: Request) -> Response:
             code=errors.PROVIDER_INUSE,
         ) from error
     return empty_response(204)
-
-
-def look_up(request: Request, provider_uuid: str) -> Provider:
-    """Return the provider of a path.
-
-    :raises errors.NotFound: it does not exist.
-    """
-    try:
-        return request.store.read_single(providers.get, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
-
-
-def no_such_provider(provider_uuid: str) -> errors.NotFound:
-    """Return the 404 of every route below a provider."""
-    return errors.NotFound(f"No resource provider with uuid {provider_uuid} found")
 
 
 def no_such_provider_for(provider_uuid: str, joint: str = ": ") -> errors.NotFound:

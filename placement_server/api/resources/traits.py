@@ -85,10 +85,7 @@ def show(request: Request) -> Response:
     (name,) = request.path_values
     request.require_version(6)
     request.authorise(operations.TRAITS_SHOW)
-    try:
-        trait = request.store.read_single(traits.get, name)
-    except store_errors.TraitNotFound as error:
-        raise _no_such_trait(name) from error
+    trait = request.store.read_single(traits.get, name)
     return empty_response(204, *cache_headers(request.version, trait.last_modified))
 
 
@@ -99,14 +96,8 @@ def delete(request: Request) -> Response:
     request.authorise(operations.TRAITS_DELETE)
     try:
         request.store.write(traits.delete, name)
-    except store_errors.TraitNotFound as error:
-        raise _no_such_trait(name) from error
     except store_errors.StandardName as error:
         raise errors.BadRequest(f"Cannot delete standard trait {name}.") from error
     except store_errors.TraitInUse as error:
         raise errors.Conflict(f"The trait {name} is in use by a resource provider.") from error
     return empty_response(204)
-
-
-def _no_such_trait(name: str) -> errors.NotFound:
-    return errors.NotFound(f"No such trait(s): {name}.")

@@ -344,8 +344,5 @@ def _remember(
     for provider_id, class_id, consumer, used in requested_use.rows:
         new_holdings.setdefault(consumer, {})[provider_id, class_id] = used
     for seen in seen_consumers:
-        before: dict[Key, int] = {}
-        for provider_id, class_id, used in seen.old_allocations:
-            key = (provider_id, class_id)
-            before[key] = before.get(key, 0) + used
-        past.add_holdings(seen.write.uuid, before, new_holdings.get(seen.write.uuid, {}))
+        uuid = seen.write.uuid
+        past.add_holdings(uuid, sum_of_old([seen]), new_holdings.get(uuid, {}))

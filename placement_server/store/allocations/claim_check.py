@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
 from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
@@ -17,23 +17,6 @@ from placement_server.store.errors import (
 
 Key = tuple[int, int]
 """Provider id and class id: the order in which all transactions lock inventories."""
-
-
-class Inventory(Protocol):
-    """The attributes of an inventory that a claim is checked against."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def min_unit(self) -> int: ...
-    @property
-    def max_unit(self) -> int: ...
-    @property
-    def step_size(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def used(self) -> int: ...
 
 
 class KnownInventory(NamedTuple):
@@ -100,7 +83,7 @@ class AmountSummary(NamedTuple):
 
 def check(
     requested_use: RequestedAllocations,
-    inventories: Mapping[Key, Inventory],
+    inventories: Mapping[Key, KnownInventory],
     given_back: Mapping[Key, int],
 ) -> dict[Key, AmountSummary]:
     """Return what the request takes from each inventory.
@@ -130,13 +113,13 @@ def check(
     return taken_amounts
 
 
-def _fits(inventory: Inventory, total: int, back: int) -> bool:
+def _fits(inventory: KnownInventory, total: int, back: int) -> bool:
     return total <= back or inventory.used - back + total <= inventory.capacity
 
 
 def _refuse(
     requested_use: RequestedAllocations,
-    inventories: Mapping[Key, Inventory],
+    inventories: Mapping[Key, KnownInventory],
     given_back: Mapping[Key, int],
 ) -> NoReturn:
     """Raise the error for the first allocation that is not possible; there is one."""
@@ -159,7 +142,7 @@ def _refuse(
 
 
 def _check_inventories_exist(
-    requested_use: RequestedAllocations, inventories: Mapping[Key, Inventory]
+    requested_use: RequestedAllocations, inventories: Mapping[Key, KnownInventory]
 ) -> None:
     """Refuse providers that have none of all the classes that the request names."""
     class_ids = {class_id for _, class_id in requested_use.amounts}
@@ -179,7 +162,7 @@ def _check_inventories_exist(
 
 def changes(
     taken_amounts: Mapping[Key, AmountSummary],
-    inventories: Mapping[Key, Inventory],
+    inventories: Mapping[Key, KnownInventory],
     given_back: Mapping[Key, int],
 ) -> list[InventoryUpdate]:
     """Return the changes of use, in the order of the keys.

@@ -209,12 +209,12 @@ def _interim(
     stock: Mapping[Key, HeldInventory],
     new_records: Mapping[int, Mapping[int, InventoryRecord]],
     before: Mapping[Key, int],
-) -> dict[Key, claim_check.Inventory]:
+) -> dict[Key, KnownInventory]:
     """Return the inventories that the new allocations are checked against.
 
     They are the old and the new ones; of both, the new one counts.
     """
-    interim: dict[Key, claim_check.Inventory] = dict(stock)
+    interim = {key: _known(inventory) for key, inventory in stock.items()}
     for provider_id, records in new_records.items():
         for class_id, record in records.items():
             old_inventory = stock.get((provider_id, class_id))
@@ -233,6 +233,11 @@ def _interim(
                 else old_inventory.used,
             )
     return interim
+
+
+def _known(held: HeldInventory) -> KnownInventory:
+    units = held.min_unit, held.max_unit, held.step_size
+    return KnownInventory(held.id, *units, held.capacity, held.used)
 
 
 def _use_after(

@@ -59,13 +59,8 @@ def replace(
     removed_inventories = [
         inventory for class_id, inventory in old_inventories.items() if class_id not in new_records
     ]
-    _refuse_if_used(tx, uuid, removed_inventories)
-    bump(tx, provider)
-    inventory_rows.remove(tx, removed_inventories)
-    inventory_rows.write(tx, provider.id, old_inventories, new_records)
-    _warn_of_overuse(tx, uuid, old_inventories, new_records)
-    tx.touch([provider.root_id], STRUCTURE)
-    return provider_rows.get(tx, uuid)
+    _remove(tx, provider, removed_inventories)
+    return _write(tx, provider, old_inventories, new_records)
 
 
 def add(
@@ -92,9 +87,7 @@ def add(
     if class_id in old_inventories:
         raise InventoryExists(resource_class, uuid)
     bump(tx, provider)
-    inventory_rows.write(tx, provider.id, old_inventories, {class_id: record})
-    tx.touch([provider.root_id], STRUCTURE)
-    return provider_rows.get(tx, uuid)
+    return _write(tx, provider, old_inventories, {class_id: record})
 
 
 def update_one(
@@ -121,12 +114,8 @@ def update_one(
     class_id = class_ids(tx, [resource_class])[resource_class]
     if class_id not in old_inventories:
         raise InventoryNotFound(resource_class, uuid)
-    new_records = {class_id: record}
     bump(tx, provider)
-    inventory_rows.write(tx, provider.id, old_inventories, new_records)
-    _warn_of_overuse(tx, uuid, old_inventories, new_records)
-    tx.touch([provider.root_id], STRUCTURE)
-    return provider_rows.get(tx, uuid)
+    return _write(tx, provider, old_inventories, {class_id: record})
 
 
 def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
@@ -142,10 +131,7 @@ def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
     inventory = inventories.get(class_ids(tx, [resource_class])[resource_class])
     if inventory is None:
         raise InventoryNotFound(resource_class, uuid)
-    _refuse_if_used(tx, uuid, [inventory])
-    bump(tx, provider)
-    inventory_rows.remove(tx, [inventory])
-    tx.touch([provider.root_id], STRUCTURE)
+    _remove(tx, provider, [inventory])
 
 
 def delete_all(tx: WriteTransaction, uuid: str) -> None:
@@ -156,10 +142,7 @@ def delete_all(tx: WriteTransaction, uuid: str) -> None:
     """
     inventories = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
-    _refuse_if_used(tx, uuid, list(inventories.values()))
-    bump(tx, provider)
-    inventory_rows.remove(tx, inventories.values())
-    tx.touch([provider.root_id], STRUCTURE)
+    _remove(tx, provider, list(inventories.values()))
 
 
 def _check_generation(provider: Provider, generation: int) -> None:
@@ -183,12 +166,29 @@ def _check_reserved(
         raise ReservedTooLarge(resource_class, uuid, may_equal_total)
 
 
-def _refuse_if_used(
-    tx: WriteTransaction, uuid: str, removed_inventories: list[HeldInventory]
+def _remove(
+    tx: WriteTransaction, provider: Provider, removed_inventories: list[HeldInventory]
 ) -> None:
+    """Raise the generation, and remove inventories none of which is in use."""
     used_classes = sorted(inventory.class_id for inventory in removed_inventories if inventory.used)
     if used_classes:
-        raise InventoryInUse(class_names(tx, used_classes), uuid)
+        raise InventoryInUse(class_names(tx, used_classes), provider.uuid)
+    bump(tx, provider)
+    inventory_rows.remove(tx, removed_inventories)
+    tx.touch([provider.root_id], STRUCTURE)
+
+
+def _write(
+    tx: WriteTransaction,
+    provider: Provider,
+    old_inventories: Mapping[int, HeldInventory],
+    new_records: Mapping[int, InventoryRecord],
+) -> Provider:
+    """Write inventories once the generation is raised, and return the provider with it."""
+    inventory_rows.write(tx, provider.id, old_inventories, new_records)
+    _warn_of_overuse(tx, provider.uuid, old_inventories, new_records)
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider_rows.get(tx, provider.uuid)
 
 
 def _warn_of_overuse(

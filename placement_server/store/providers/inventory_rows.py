@@ -22,7 +22,6 @@ from placement_server.store.tables import (
 )
 from placement_server.store.transactions.past_changes import RESERVED, TOTAL
 from placement_server.store.transactions.transaction import (
-    AnyRow,
     LostRace,
     ReadTransaction,
     WriteTransaction,
@@ -110,21 +109,16 @@ _SUMS: Final = (
 _DELETE: Final = sa.delete(inventories).where(among(_C.id, "ids"))
 
 
-def stored_inventory(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:
-    """Return class name and inventory of a row of these statements."""
-    name, total, reserved, min_unit, max_unit, step_size, ratio, created, updated = row
-    return name, StoredInventory(
-        total, reserved, min_unit, max_unit, step_size, ratio, aware(updated or created)
-    )
-
-
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
     """Return the provider with all its inventories by class name, in the order of the class ids.
 
     :raises ProviderNotFound: it does not exist.
     """
     provider, rows = provider_rows.get_with(tx, _ALL, uuid)
-    return provider, dict(map(stored_inventory, rows))
+    return provider, {
+        name: StoredInventory(InventoryRecord(*record), aware(updated or created))
+        for name, *record, created, updated in rows
+    }
 
 
 def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:

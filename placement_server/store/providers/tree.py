@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
@@ -34,7 +35,7 @@ class TreeProvider:
     aggregates: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tree:
     """The providers with one root, in preorder: children follow their parent, by name."""
 
@@ -89,8 +90,9 @@ class Tree:
             and not other.aggregates.isdisjoint(provider.aggregates)
         ]
 
+    @cached_property
     def tag(self) -> str:
-        """Return a digest of the structure.
+        """A digest of the structure.
 
         It is of names, parents, inventories, traits and aggregates: not of generations, which
         claims raise, and not of ids, which a database that was restored has others of.

@@ -1,8 +1,7 @@
 """Names and ids of resource classes and traits.
 
 Standard resource classes have fixed ids. Custom classes and all traits get theirs from the
-database, where another process may delete or rename them at any time: code that must be exact asks
-in its own transaction, and the cache here is for readers that follow the feed of changes.
+database, where another process may delete or rename them at any time.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import os_resource_classes
-from sqlalchemy import Select, select
+import os_traits
+from sqlalchemy import Select, insert, select, text
 
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
-from placement_server.store.tables import resource_classes, traits
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.tables import changes, resource_classes, traits
+from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 
 CUSTOM_PREFIX: Final = "CUSTOM_"
 FIRST_CUSTOM_CLASS_ID: Final = 10000
@@ -31,8 +31,7 @@ _CLASSES_BY_ID = select(resource_classes.c.id, resource_classes.c.name).where(
     among(resource_classes.c.id, "ids")
 )
 _TRAITS = select(traits.c.name, traits.c.id).where(among(traits.c.name, "names"))
-_ALL_CLASSES = select(resource_classes.c.id, resource_classes.c.name)
-_ALL_TRAITS = select(traits.c.id, traits.c.name)
+_ANY_CHANGE: Final = select(changes.c.id).limit(1)
 
 
 def is_standard(name: str) -> bool:
@@ -102,64 +101,33 @@ def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
     return ids
 
 
-class NameTables:
-    """All names and ids as of the last refresh. Thread safe: a refresh swaps whole tables."""
+def insert_standard_names(tx: WriteTransaction) -> None:
+    """Insert the standard classes and traits that are missing; leave all others alone.
 
-    def __init__(self) -> None:
-        self._tables: tuple[dict[str, int], dict[int, str], dict[str, int], dict[int, str]]
-        self._tables = ({}, {}, {}, {})
+    There is a change record after it, also in a database that had none, as one of OpenStack
+    Placement: readers take the first record that they see for one without open ones below it.
 
-    def refresh(self, tx: ReadTransaction) -> None:
-        class_names: dict[int, str] = dict(tx.execute(_ALL_CLASSES).all())
-        trait_names: dict[int, str] = dict(tx.execute(_ALL_TRAITS).all())
-        self._tables = (
-            {name: i for i, name in class_names.items()},
-            class_names,
-            {name: i for i, name in trait_names.items()},
-            trait_names,
-        )
-
-    @property
-    def class_ids(self) -> dict[str, int]:
-        return self._tables[0]
-
-    @property
-    def class_names(self) -> dict[int, str]:
-        return self._tables[1]
-
-    @property
-    def trait_ids(self) -> dict[str, int]:
-        return self._tables[2]
-
-    @property
-    def trait_names(self) -> dict[int, str]:
-        return self._tables[3]
-
-    def class_id(self, tx: ReadTransaction, name: str) -> int:
-        """Return the id of a class; a new name causes one refresh.
-
-        :raises ResourceClassNotFound: it does not exist.
-        """
-        if name not in self.class_ids:
-            self.refresh(tx)
-        try:
-            return self.class_ids[name]
-        except KeyError:
-            raise ResourceClassNotFound([name]) from None
-
-    def class_name(self, tx: ReadTransaction, class_id: int) -> str:
-        if class_id not in self.class_names:
-            self.refresh(tx)
-        return self.class_names[class_id]
-
-    def trait_id(self, tx: ReadTransaction, name: str) -> int:
-        """Return the id of a trait; a new name causes one refresh.
-
-        :raises TraitNotFound: it does not exist.
-        """
-        if name not in self.trait_ids:
-            self.refresh(tx)
-        try:
-            return self.trait_ids[name]
-        except KeyError:
-            raise TraitNotFound([name]) from None
+    Of two processes that do this at the same time one fails on a unique key; it is retried and
+    finds nothing missing.
+    """
+    class_names = set(tx.execute(select(resource_classes.c.name)).scalars())
+    new_classes = [
+        {"id": STANDARD_CLASS_IDS[name], "name": name, "created_at": tx.now, "updated_at": tx.now}
+        for name in os_resource_classes.STANDARDS
+        if name not in class_names and STANDARD_CLASS_IDS[name] < FIRST_CUSTOM_CLASS_ID
+    ]
+    if new_classes:
+        if tx.batches.family == "mysql":
+            # the first class has number 0, which MySQL would take for "the next one"
+            tx.execute(text("SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"))
+        tx.execute(insert(resource_classes), new_classes)
+    trait_names = set(tx.execute(select(traits.c.name)).scalars())
+    new_traits = [
+        {"name": name, "created_at": tx.now, "updated_at": tx.now}
+        for name in sorted(os_traits.get_traits())
+        if name not in trait_names
+    ]
+    if new_traits:
+        tx.execute(insert(traits), new_traits)
+    if new_classes or new_traits or not tx.execute(_ANY_CHANGE).first():
+        tx.touch_names()

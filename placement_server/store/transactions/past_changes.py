@@ -22,6 +22,7 @@ AGGREGATE: Final = "aggregate"
 PROVIDER: Final = "provider"
 NAME: Final = "name"
 PARENT: Final = "parent"
+KINDS: Final = [USED, TOTAL, RESERVED, TRAIT, AGGREGATE, PROVIDER, NAME, PARENT]
 
 ENTRIES: Final = 200
 """Entries of one row at most: MySQL takes 64 KiB in a text."""

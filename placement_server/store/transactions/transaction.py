@@ -38,7 +38,7 @@ from placement_server.store.transactions.past_changes import PastChanges
 STRUCTURE: Final = 0
 USAGE: Final = 1
 NAMES: Final = 2
-# Not the record of a write: it holds an id that no write used (see changes.history).
+# Not the record of a write: it holds an id that no write used (see changes.changes).
 VOID: Final = 3
 
 # The root id of records that belong to no tree: NAMES and VOID.

@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from placement_server.feed import horizon as horizon_module
 from placement_server.feed.horizon import LEAP, Horizon
 from placement_server.feed.watchers import ALL_KINDS
-from placement_server.store.changes import changes, history
+from placement_server.store.changes import changes
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
-from placement_server.store.transactions.transaction import VOID, WriteTransaction
+from placement_server.store.transactions.transaction import NAMES, VOID, WriteTransaction
 
 pytestmark = pytest.mark.waiting
 
@@ -52,7 +52,7 @@ def create(tx: WriteTransaction) -> str:
 
 
 def listed(store: Store, after: int, upto: int) -> list[str | None]:
-    found = store.read(history.page, after, upto, kinds=ALL_KINDS, roots=None, most=1000)
+    found = store.read(changes.page, after, upto, kinds=ALL_KINDS, roots=None, most=1000)
     return [change.root_uuid for change in found]
 
 
@@ -64,7 +64,7 @@ def insert(store: Store, number: int, at: datetime | None = None) -> None:
                 id=number,
                 created_at=(at or datetime.now(UTC)).replace(tzinfo=None, microsecond=0),
                 root_provider_id=0,
-                kind=changes.NAMES,
+                kind=NAMES,
                 write_id=1,
             )
         )

@@ -58,7 +58,7 @@ def test_derived_data_is_found_wrong_and_mended(store: Store, host: str, check: 
     store.write(audit.repair)
     assert store.read(audit.audit) == []
     assert use_of(store, host) == {"VCPU": 3}
-    assert store.read(inventory_rows.of_provider, host)[1]["VCPU"].total == 4
+    assert store.read(inventory_rows.of_provider, host)[1]["VCPU"].record.total == 4
 
 
 def test_what_needs_a_decision_is_reported_and_left_alone(store: Store, host: str) -> None:

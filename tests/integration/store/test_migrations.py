@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from placement_server.store import audit
+from placement_server.store import audit, resource_classes
 from placement_server.store.allocations import allocations, usages
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import (
@@ -156,7 +156,7 @@ def test_a_database_of_openstack_placement_is_served_in_place(openstack_url: str
     assert store.read(usages.of_provider, host)[1] == {"DISK_GB": 100, "CUSTOM_LICENCE": 1}
     assert store.read(usages.of_provider, numa[0])[1] == {"VCPU": 12, "MEMORY_MB": 1920}
     assert store.read(usages.of_provider, pool)[1] == {"DISK_GB": 60}
-    record = store.read(inventory_rows.of_provider, numa[0])[1]["VCPU"]
+    record = store.read(inventory_rows.of_provider, numa[0])[1]["VCPU"].record
     assert record.allocation_ratio == pytest.approx(16.1)
     assert [t.name for t in store.read(traits.of_provider, pool)[1]] == [
         "MISC_SHARES_VIA_AGGREGATE",
@@ -195,8 +195,9 @@ def test_many_workers_that_start_on_an_empty_database_do_not_race(database_url: 
     def start(_: int) -> int:
         store = Store.open(database_url, options=SYNCED)
         store.synchronise_standard_names()
+        class_count = len(store.read(resource_classes.list_all))
         store.close()
-        return len(store.names.class_ids)
+        return class_count
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(start, range(8))) == {21}

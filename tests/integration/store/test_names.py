@@ -26,6 +26,7 @@ from placement_server.store.providers import inventories, inventory_rows, traits
 from placement_server.store.schema.names import STANDARD_CLASS_IDS
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
+from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
 from tests.integration.store.conftest import new_provider, new_uuid, set_of
 
 
@@ -169,7 +170,7 @@ def test_each_write_appends_the_trees_it_touched(store: Store) -> None:
     consumer = new_uuid()
     amounts = {child: {"VCPU": 1}, other: {"VCPU": 1}}
     store.write(allocations.write, [set_of(consumer, amounts)])
-    usage = sorted([(ids[root], changes.USAGE), (ids[other], changes.USAGE)])
+    usage = sorted([(ids[root], USAGE), (ids[other], USAGE)])
     assert since(last) == usage
     last = newest()
     store.write(allocations.delete, consumer)
@@ -177,10 +178,10 @@ def test_each_write_appends_the_trees_it_touched(store: Store) -> None:
     last = newest()
     store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=2)
     store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=3)
-    assert since(last) == [(ids[root], changes.STRUCTURE)]
+    assert since(last) == [(ids[root], STRUCTURE)]
     last = newest()
     store.write(traits.ensure, custom())
-    assert since(last) == [(0, changes.NAMES)]
+    assert since(last) == [(0, NAMES)]
     last = newest()
     with pytest.raises(StoreError):
         store.write(allocations.write, [set_of(consumer, {child: {"VCPU": 9}})])

@@ -59,7 +59,7 @@ def test_no_tag_is_outdated(
     def look_at_tags_too(store: Store, scene: Scene) -> object:
         for role in ROLES:
             try:
-                tag = store.read(tree_rows.read, scene[role]).tag()
+                tag = store.read(tree_rows.read, scene[role]).tag
             except ProviderNotFound:
                 tag = None
             assert reader.tag(scene[role]) in (None, tag), f"an outdated tag of {role}"

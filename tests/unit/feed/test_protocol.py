@@ -51,6 +51,6 @@ def test_a_protocol_with_a_defect_is_found_out(protocol: Protocol, prunings: int
 
 
 def test_the_first_record_has_to_be_there_before_anybody_reads() -> None:
-    # which `standard_names.synchronise` sees to
+    # which `insert_standard_names` sees to
     explored = wrong(Protocol(ids=2), records=0)
     assert explored.violation == "id 1 may still commit, and a client is at 2"

@@ -1,7 +1,6 @@
 """The rules of a claim, apart from any database."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,8 @@ from hypothesis import strategies as st
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
     AmountSummary,
-    Inventory,
     Key,
+    KnownInventory,
     ProviderRequest,
     RequestedAllocations,
     changes,
@@ -23,16 +22,7 @@ from placement_server.store.errors import (
     InvalidInventoryForAllocation,
 )
 
-
-class Stock(NamedTuple):
-    id: int = 1
-    min_unit: int = 1
-    max_unit: int = 100
-    step_size: int = 1
-    capacity: int = 10
-    used: int = 0
-
-
+STOCK = KnownInventory(id=1, min_unit=1, max_unit=100, step_size=1, capacity=10, used=0)
 CLASS_IDS = {f"RC{class_id}": class_id for class_id in range(10)}
 
 
@@ -42,16 +32,16 @@ def ask(amount: int, provider: int = 1, class_id: int = 0, consumer: str = "c") 
 
 def check(
     asked: Sequence[ProviderRequest],
-    stock: Mapping[Key, Inventory],
+    stock: Mapping[Key, KnownInventory],
     given_back: Mapping[Key, int],
 ) -> dict[Key, AmountSummary]:
     return claim_check.check(RequestedAllocations(asked, CLASS_IDS), stock, given_back)
 
 
 def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:
-    assert check([ask(4)], {(1, 0): Stock(used=6)}, {})[1, 0].total == 4
+    assert check([ask(4)], {(1, 0): STOCK._replace(used=6)}, {})[1, 0].total == 4
     with pytest.raises(CapacityExceeded) as refused:
-        check([ask(5)], {(1, 0): Stock(used=6)}, {})
+        check([ask(5)], {(1, 0): STOCK._replace(used=6)}, {})
     assert (refused.value.requested_amount, refused.value.free) == (5, 4)
     assert (refused.value.uuid, refused.value.resource_class) == ("p1", "RC0")
 
@@ -59,12 +49,12 @@ def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:
 def test_amounts_of_several_consumers_add_up_and_the_first_that_does_not_fit_is_named() -> None:
     asked = [ask(4, consumer="a"), ask(4, consumer="b"), ask(4, consumer="c")]
     with pytest.raises(CapacityExceeded) as refused:
-        check(asked, {(1, 0): Stock()}, {})
+        check(asked, {(1, 0): STOCK}, {})
     assert refused.value.free == 2
 
 
 def test_minimum_maximum_and_step_apply_to_each_amount_and_never_to_the_sum() -> None:
-    stock = {(1, 0): Stock(min_unit=2, max_unit=4, step_size=2)}
+    stock = {(1, 0): STOCK._replace(min_unit=2, max_unit=4, step_size=2)}
     assert check([ask(4, consumer="a"), ask(4, consumer="b")], stock, {})[1, 0] == (8, 4, 4)
     for amount in (1, 3, 6):
         with pytest.raises(ConstraintViolated):
@@ -78,7 +68,7 @@ def test_minimum_maximum_and_step_apply_to_each_amount_and_never_to_the_sum() ->
 def test_an_over_full_inventory_may_be_kept_or_relieved_but_not_filled_further(
     held: int, asked: int, granted: bool
 ) -> None:
-    stock = {(1, 0): Stock(capacity=4, used=held + 5)}
+    stock = {(1, 0): STOCK._replace(capacity=4, used=held + 5)}
     if granted:
         assert check([ask(asked)], stock, {(1, 0): held})[1, 0].total == asked
     else:
@@ -87,26 +77,26 @@ def test_an_over_full_inventory_may_be_kept_or_relieved_but_not_filled_further(
 
 
 def test_use_moves_between_consumers_of_one_request_on_an_over_full_inventory() -> None:
-    stock = {(1, 0): Stock(capacity=4, used=10)}
+    stock = {(1, 0): STOCK._replace(capacity=4, used=10)}
     assert check([ask(7, consumer="new")], stock, {(1, 0): 7})[1, 0].total == 7
 
 
 def test_a_provider_without_any_of_the_classes_is_named_with_all_of_them_by_id() -> None:
     asked = [ask(1, provider=1, class_id=2), ask(1, provider=2, class_id=0)]
     with pytest.raises(InvalidInventoryForAllocation) as refused:
-        check(asked, {(1, 2): Stock()}, {})
+        check(asked, {(1, 2): STOCK}, {})
     assert refused.value.resource_classes == ("RC0", "RC2")
     assert refused.value.uuids == ("p2",)
 
 
 def test_a_missing_class_at_a_provider_that_has_another_is_named_alone() -> None:
     with pytest.raises(InvalidInventoryForAllocation) as refused:
-        check([ask(1), ask(1, class_id=7)], {(1, 0): Stock()}, {})
+        check([ask(1), ask(1, class_id=7)], {(1, 0): STOCK}, {})
     assert refused.value.resource_classes == ("RC7",)
 
 
 def test_changes_come_in_the_global_lock_order() -> None:
-    stock = {(p, c): Stock(id=10 * p + c) for p in (1, 2) for c in (0, 1)}
+    stock = {(p, c): STOCK._replace(id=10 * p + c) for p in (1, 2) for c in (0, 1)}
     asked = [ask(1, 2, 1), ask(2, 1, 1), ask(3, 2, 0)]
     result = changes(check(asked, stock, {(1, 0): 4}), stock, {(1, 0): 4})
     assert [(c.provider_id, c.class_id, c.delta) for c in result] == [
@@ -118,7 +108,7 @@ def test_changes_come_in_the_global_lock_order() -> None:
 
 
 def test_an_unchanged_amount_is_still_proved_against_the_inventory() -> None:
-    stock = {(1, 0): Stock(step_size=2)}
+    stock = {(1, 0): STOCK._replace(step_size=2)}
     (change,) = changes(check([ask(4)], stock, {(1, 0): 4}), stock, {(1, 0): 4})
     assert (change.delta, change.smallest, change.largest, change.step_size) == (0, 4, 4, 2)
 
@@ -137,7 +127,7 @@ def test_a_granted_request_never_leaves_more_use_than_capacity_or_than_before(
     held: dict[Key, int],
 ) -> None:
     stock = {
-        key: Stock(id=i, capacity=capacity, used=used + held.get(key, 0))
+        key: STOCK._replace(id=i, capacity=capacity, used=used + held.get(key, 0))
         for i, (key, (capacity, used)) in enumerate(numbers.items())
     }
     held = {key: amount for key, amount in held.items() if key in stock}

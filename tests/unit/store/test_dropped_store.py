@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from placement_server.store import resource_classes
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 
@@ -20,7 +21,7 @@ def open_files() -> Iterator[Path]:
 def test_a_store_that_was_dropped_leaves_no_connection_open(tmp_path: Path) -> None:
     path = tmp_path / "placement.db"
     store = Store.open(f"sqlite:///{path}", options=StoreOptions(sync_on_startup=True))
-    store.read_single(store.names.refresh)
+    store.read_single(resource_classes.list_all)
     assert path in open_files()
     del store
     gc.collect()  # returns its connections to their pool

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from placement_server.store import gathered_reports
+from placement_server.store import agent_reports
+from placement_server.store.agent_reports import GatheredReports
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.gathered_reports import GatheredReports
 from placement_server.store.store import Store
 
 
@@ -23,7 +23,7 @@ class AwayStore:
 def test_an_outage_is_logged_once_and_not_with_each_report(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gathered_reports, "GATHERED_FOR", 0.0)
+    monkeypatch.setattr(agent_reports, "GATHERED_FOR", 0.0)
     reports = GatheredReports(cast(Store, AwayStore()))
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
