@@ -34,16 +34,12 @@ REQUEST_SECONDS: Final = Histogram(
     ("method", "route"),
     buckets=_LATENCIES,
 )
-SEARCHES: Final = Counter(
-    "placement_candidate_searches",
-    "Searches for allocation candidates, by result: answered, explained, counted (capacity, "
-    "fragmentation), planned (make_room), refused (bad query), gave_up (deadline, memory, or too "
-    "many heavy searches) or failed (error of the server or its database).",
-    ("result",),
-)
 SEARCH_SECONDS: Final = Histogram(
     "placement_candidate_search_seconds",
-    "Seconds of searches for allocation candidates, with the read of changes before, by result.",
+    "Seconds of searches for allocation candidates, with the read of changes before, by result: "
+    "answered, explained, counted (capacity, fragmentation), planned (make_room), refused (bad "
+    "query), gave_up (deadline, memory, or too many heavy searches) or failed (error of the server "
+    "or its database).",
     ("result",),
     buckets=_LATENCIES,
 )
@@ -53,14 +49,10 @@ GIVEN_UP: Final = Counter(
     "(of one search), worker_memory (of all searches) or heavy (too many heavy searches).",
     ("cause",),
 )
-CLAIMS: Final = Counter(
-    "placement_claims",
-    "Writes of allocations, by result: written, refused (no room) or lost (stale generation).",
-    ("result",),
-)
 CLAIM_SECONDS: Final = Histogram(
     "placement_claim_seconds",
-    "Seconds of writes of allocations in the database, by result; failed: error of the server.",
+    "Seconds of writes of allocations in the database, by result: written, refused (no room), lost "
+    "(stale generation) or failed (error of the server).",
     ("result",),
     buckets=_LATENCIES,
 )

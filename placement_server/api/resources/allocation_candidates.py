@@ -115,7 +115,6 @@ def counted_search(request: Request, result: str) -> Iterator[None]:
         outcome = "gave_up"
         raise gave_up(request, error) from error
     finally:
-        metrics.SEARCHES.labels(outcome).inc()
         metrics.SEARCH_SECONDS.labels(outcome).observe(time.perf_counter() - began)
 
 

@@ -193,10 +193,8 @@ def counted_claim() -> Iterator[None]:
     try:
         yield
         result = "written"
-        metrics.CLAIMS.labels(result).inc()
     except (store_errors.AllocationRefused, store_errors.StaleWrite) as error:
         result = "lost" if isinstance(error, store_errors.StaleWrite) else "refused"
-        metrics.CLAIMS.labels(result).inc()
         metrics.CLAIMS_REJECTED.labels(_cause(error)).inc()
         raise
     except (store_errors.ProviderNotFound, store_errors.ResourceClassNotFound):

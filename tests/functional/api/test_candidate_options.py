@@ -83,11 +83,11 @@ def test_random_order_differs_from_request_to_request(make_api: MakeApi) -> None
 
 
 def gave_up() -> float:
-    (family,) = metrics.SEARCHES.collect()
+    (family,) = metrics.SEARCH_SECONDS.collect()
     (value,) = [
         sample.value
         for sample in family.samples
-        if sample.name.endswith("_total") and "gave_up" in sample.labels.values()
+        if sample.name.endswith("_count") and "gave_up" in sample.labels.values()
     ] or [0.0]
     return value
 
