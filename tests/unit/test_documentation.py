@@ -170,5 +170,5 @@ def test_the_page_of_dependencies_has_each_with_its_version() -> None:
     page = (DOCS / "understand" / "dependencies.md").read_text()
     versions = versions_of(DOCS.parent / "constraints.txt")
     rows = re.findall(r"^\| \[(.+?)\]\(.*?\) \| (.+?) \| (.+?) \| (.+?) \|", page, re.MULTILINE)
-    assert [tuple(row[:3]) for row in rows] == [tuple(one) for one in dependencies()]
+    assert [tuple(row[:3]) for row in rows] == [tuple(dependency) for dependency in dependencies()]
     assert [row[3].split(", ")[-1] for row in rows] == [versions[key_of(row[0])] for row in rows]

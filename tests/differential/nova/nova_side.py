@@ -367,7 +367,7 @@ class Verdicts:
         weighed = self._handler.get_weighed_objects(
             weighers, [_state(host) for host in hosts], built(spec)
         )
-        return [[one.obj.nodename, one.weight] for one in weighed]
+        return [[host.obj.nodename, host.weight] for host in weighed]
 
 
 def _state(facts: dict[str, Any]) -> Any:

@@ -68,8 +68,8 @@ def test_a_build_goes_on_with_alternates_and_then_asks_again(
     answer = conductor("build", spec=server)
     first = chosen(answer)
     assert answer["providers"] == {PORT: [hosts[first]]}
-    names = [one["nodename"] for one in answer["selections"][0]]
-    roots = [one["compute_node_uuid"] for one in answer["selections"][0]]
+    names = [host["nodename"] for host in answer["selections"][0]]
+    roots = [host["compute_node_uuid"] for host in answer["selections"][0]]
     assert len({*names}) == 3
     for name, root in zip(names[1:], roots[1:], strict=True):
         assert conductor("next_alternate") == name

@@ -146,7 +146,7 @@ def test_a_conductor_gets_a_host_and_alternates(
     assert answer["kinds"] == ["Selection"]
     ((chosen, *alternates),) = answer["selections"]
     assert hosts[chosen["compute_node_uuid"]] == chosen["nodename"]
-    assert {one["compute_node_uuid"] for one in alternates} < hosts.keys() - {
+    assert {host["compute_node_uuid"] for host in alternates} < hosts.keys() - {
         chosen["compute_node_uuid"]
     } or len(alternates) == len(hosts) - 1
     assert all(limits["memory_mb"] for per in answer["limits"] for limits in per)
@@ -203,7 +203,7 @@ def test_a_rescheduled_server_leaves_out_the_hosts_before(
     }
     request_spec = spec_of(cloud, retry=retry)
     answer = conductor("select", spec=request_spec, instances=[str(uuid.uuid4())], alternates=True)
-    assert [[one["nodename"] for one in per] for per in answer["selections"]] == [[second]]
+    assert [[host["nodename"] for host in hosts] for hosts in answer["selections"]] == [[second]]
 
 
 def test_what_fits_nowhere_is_an_error_that_conductors_know(

@@ -100,27 +100,6 @@ def test_a_class_that_was_deleted_after_its_last_inventory_is_in_no_report(api: 
     assert "CUSTOM_GOLD" not in fragmentation(api)["resource_classes"]
 
 
-@pytest.mark.parametrize("path", ["/capacity?resources=VCPU:1", "/fragmentation"])
-def test_the_routes_are_unknown_without_their_version_of_the_extensions(
-    api: Client, path: str
-) -> None:
-    for header in ("placement 1.39", "placement 1.39, placement-ext 1.0"):
-        assert get(api, path, header).status == 404
-    assert get(api, path, "placement 1.28, placement-ext 1.1").status == 404
-    answer = get(api, path)
-    assert answer.status == 200
-    assert answer.headers["openstack-api-version"] == EXTENDED
-    assert answer.headers["cache-control"] == "no-cache"
-    assert "openstack-api-version" in answer.headers["vary"].lower()
-
-
-@pytest.mark.parametrize("path", ["/capacity?resources=VCPU:1", "/fragmentation"])
-def test_each_route_has_a_rule(make_api: MakeApi, path: str) -> None:
-    name = path[1:].partition("?")[0]
-    api = make_api(f'"placement:{name}:show": "!"')
-    assert get(api, path).status == 403
-
-
 @pytest.mark.parametrize(
     "path",
     [

@@ -285,21 +285,6 @@ def test_what_is_malformed_is_refused(api: Client, query: str) -> None:
     assert ask(api, query).status == 400
 
 
-def test_it_is_unknown_before_this_version_of_the_extensions(api: Client) -> None:
-    for header in ("placement 1.39", "placement 1.39, placement-ext 1.0"):
-        answer = api("GET", "/changes", version=None, headers={"OpenStack-API-Version": header})
-        assert answer.status == 404
-
-
-def test_it_has_a_rule_of_its_own(make_api: MakeApi) -> None:
-    api = make_api(policy='"placement:changes:list": "role:auditor"\n')
-    assert ask(api).status == 403
-    as_auditor = api("GET", "/changes", version=None, headers={**HEADER, "X-Roles": "auditor"})
-    assert as_auditor.status == 200
-    assert as_auditor.headers["cache-control"] == "no-cache"
-    assert as_auditor.headers["openstack-api-version"] == "placement 1.39, placement-ext 1.1"
-
-
 def test_in_process_it_waits_in_the_thread_of_the_caller(tmp_path: Path) -> None:
     with direct(f"sqlite:///{tmp_path}/placement.db") as session:
         session.headers.update(HEADER)

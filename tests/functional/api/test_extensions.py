@@ -5,6 +5,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from placement_server.api.routes import ALL_ROUTES, Route
 from placement_server.schemas.candidate_explanation import EXPLANATION
 from tests.functional.api.extended_searches import EXTENDED, ask
 
@@ -13,6 +14,8 @@ from .conftest import MakeApi
 from .wsgi_client import Answer, Client
 
 NICS = "resources_N1=SRIOV_NET_VF:1&resources_N2=SRIOV_NET_VF:1"
+
+ROUTES = [route for route in ALL_ROUTES if route.extension is not None]
 
 
 @pytest.fixture
@@ -30,6 +33,23 @@ def used(answer: Answer) -> list[set[str]]:
 def test_the_answer_names_the_extension_version_when_it_was_asked_for(api: Client) -> None:
     answer = ask(api, "resources=VCPU:1")
     assert answer.headers["openstack-api-version"] == "placement 1.39, placement-ext 1.0"
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.template)
+def test_a_route_is_an_unknown_path_before_its_version_of_the_extensions(
+    api: Client, route: Route
+) -> None:
+    assert route.extension is not None
+    older = [f", placement-ext 1.{minor}" for minor in range(route.extension.minor)]
+    for extension in ("", *older):
+        headers = {"OpenStack-API-Version": f"placement 1.39{extension}"}
+        for method in ("GET", "POST", "OPTIONS"):
+            path = route.template.replace("{uuid}", UUID["hostA"])
+            asked = api(method, path, version=None, headers=headers)
+            nowhere = api(method, "/nowhere", version=None, headers=headers)
+            assert asked.status == nowhere.status == 404
+            assert asked.detail == nowhere.detail
+            assert set(asked.headers) == set(nowhere.headers)
 
 
 def test_the_root_document_lists_the_extensions_only_when_asked(api: Client) -> None:
@@ -128,15 +148,6 @@ def test_an_explanation_of_what_is_found_counts_the_trees(api: Client) -> None:
 def test_what_is_asked_of_roots_has_no_group(api: Client) -> None:
     told = explain(api, "resourcesroot=VCPU:1&root_required=CUSTOM_RACK")
     assert [step["group"] for step in told["steps"]][:2] == [None, "root"]
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS"])
-def test_without_the_extension_there_is_no_explanation(api: Client, method: str) -> None:
-    plain = api(method, "/candidate_explanation?resources=VCPU:1")
-    nowhere = api(method, "/nowhere?resources=VCPU:1")
-    assert plain.status == nowhere.status == 404
-    assert plain.detail == nowhere.detail
-    assert set(plain.headers) == set(nowhere.headers)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from placement_server.api import routes
 from placement_server.api.routes import ROUTES
 
 from .wsgi_client import Client
@@ -58,7 +59,7 @@ def test_location_is_absolute_and_links_are_paths_and_both_carry_the_mount_point
 
 
 @pytest.mark.parametrize("template", ROUTES)
-@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "HEAD", "BREW"])
+@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "HEAD", "TRACE", "BREW"])
 def test_a_method_that_no_route_has_is_405_with_the_methods_there_are(
     api: Client, template: str, method: str
 ) -> None:
@@ -135,7 +136,9 @@ def test_latest_is_answered_with_its_number(api: Client) -> None:
     assert answer.headers["openstack-api-version"] == "placement 1.39"
 
 
-@pytest.mark.parametrize("version", ["pony.horse", "1.2.3", "1", "LATEST"])
+@pytest.mark.parametrize(
+    "version", ["pony.horse", "1.2.3", "1", "LATEST", "Latest", "1.", ".1", "1.x", "1.2 foo"]
+)
 def test_a_malformed_version_is_400(api: Client, version: str) -> None:
     answer = api.get(RP, version=version)
     assert answer.status == 400
@@ -145,7 +148,7 @@ def test_a_malformed_version_is_400(api: Client, version: str) -> None:
     assert "vary" not in answer.headers
 
 
-@pytest.mark.parametrize("version", ["0.5", "1.40", "99.99"])
+@pytest.mark.parametrize("version", ["0.5", "0.9", "1.40", "1.-1", "-1.5", "2.0", "99.99"])
 def test_a_version_out_of_range_is_406_and_tells_the_range(api: Client, version: str) -> None:
     answer = api.get(RP, version=version)
     assert answer.status == 406
@@ -160,6 +163,15 @@ def test_a_version_out_of_range_is_406_and_tells_the_range(api: Client, version:
 def test_a_header_about_another_service_means_1_0(api: Client) -> None:
     answer = api.get(RP, version=None, headers={"OpenStack-API-Version": "compute 2.1"})
     assert answer.headers["openstack-api-version"] == "placement 1.0"
+
+
+@pytest.mark.parametrize("text", ["x" * 200, "other"])
+def test_random_version_headers_do_not_fill_the_memory(api: Client, text: str) -> None:
+    known = routes._known_versions.cache_info
+    before = known().currsize
+    for number in range(600):
+        assert api.get("/", version=f"1.1, {text} {number}").status == 200
+    assert known().currsize <= (before if len(text) == 200 else 512)
 
 
 def test_legacy_version_headers_are_ignored(api: Client) -> None:

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from placement_server.app import build_app
-from placement_server.conf import new_config
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
+from tests.property.api_model.apis import api_of
 
 from .wsgi_client import Answer, Client
 
@@ -48,10 +47,7 @@ class Workers:
     def _start(self) -> Client:
         store = Store.open(self._url, options=StoreOptions(sqlite_synchronous=False))
         self._stores.append(store)
-        conf = new_config(config_files=[])
-        conf.set_override("auth_strategy", "noauth2", group="api")
-        conf.set_override("enforce_new_defaults", False, group="oslo_policy")
-        return Client(build_app(conf, store), store)
+        return api_of(store)
 
     def _watch(self) -> None:
         def on_statement(_c: Any, _k: Any, statement: str, *_: Any) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from tests.fixtures.plain_trees import make_tree
 
-from .conftest import MakeApi
 from .wsgi_client import Answer, Client
 
 EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
@@ -137,12 +136,6 @@ def test_the_present_tag_is_304_without_a_body(api: Client, tree: str) -> None:
     assert get(api, If_None_Match='"other"').status == 200
 
 
-def test_without_the_extension_there_is_no_such_path(api: Client) -> None:
-    for version in ("placement 1.39", "placement 1.39, placement-ext 1.0"):
-        headers = {"OpenStack-API-Version": version}
-        assert api.get(f"/provider_trees/{ROOT}", headers=headers).status == 404
-
-
 def test_a_tree_is_only_read(api: Client, tree: str) -> None:
     answer = api.put(f"/provider_trees/{ROOT}", {"providers": []}, headers=EXTENDED)
     assert (answer.status, answer.headers["allow"]) == (405, "GET")
@@ -157,8 +150,3 @@ def test_an_unknown_provider_is_404(api: Client) -> None:
 @pytest.mark.parametrize("query", ["?include=all", "?limit=1", "?include=", "?include=usages,"])
 def test_an_unknown_parameter_is_400(api: Client, tree: str, query: str) -> None:
     assert get(api, query=query).status == 400
-
-
-def test_the_policy_decides(make_api: MakeApi) -> None:
-    api = make_api(policy='"placement:provider_trees:show": "!"\n')
-    assert get(api).status == 403

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -250,42 +249,6 @@ def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:
     assert "Traceback" not in server.output
 
 
-def test_sigterm_lets_a_request_in_progress_finish(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--workers", "1")
-    body = b'{"name": "slow"}'
-    head = (
-        "POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
-        "OpenStack-API-Version: placement 1.20\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    try:
-        requests.get(server.url, timeout=30)
-        (worker,) = psutil.Process(server.process.pid).children()
-        with socket.create_connection(server.address, timeout=30) as connection:
-            connection.sendall(head.encode() + body[:5])
-            # The worker is at it when it has read what there is: nothing waits in its socket.
-            eventually(lambda: server.has_read(connection), "the request was read")
-            server.process.send_signal(signal.SIGTERM)
-            eventually(lambda: "Shutting down" in server.output, "it stops")
-            connection.sendall(body[5:])
-            received = connection.recv(65536)
-        assert received.startswith(b"HTTP/1.1 200 ")
-        assert server.process.wait(timeout=40) == 0
-    finally:
-        server.stop()
-    assert not psutil.pid_exists(worker.pid)
-
-
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_with_status_0(tmp_path: Path, stop: signal.Signals) -> None:
-    server = ServerProcess(tmp_path, "--workers", "2")
-    children = psutil.Process(server.process.pid).children(recursive=True)
-    assert server.stop(stop) == 0
-    assert not [child for child in children if child.is_running()]
-    with pytest.raises(OSError):  # noqa: PT011  # the kind differs by timing
-        socket.create_connection(server.address, timeout=5)
-
-
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--workers", "1")
     try:
@@ -347,37 +310,6 @@ def test_nothing_is_left_of_the_metrics_when_the_server_ends(
     assert server.stop() == 0
     assert len(kept) == 1
     assert not list(temporary.glob("placement-*"))
-
-
-def test_it_serves_tls(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
-        pytest.skip("openssl is not there to make a certificate (Debian: apt install openssl)")
-    server = ServerProcess(
-        tmp_path, "--workers", "1", "--tls-cert", str(certificate), "--tls-key", str(key)
-    )
-    try:
-        assert server.url.startswith("https://127.0.0.1:")
-        answer = requests.put(
-            f"{server.url}/traits/CUSTOM_TLS", headers=ADMIN, verify=str(certificate), timeout=30
-        )
-        assert answer.headers["location"] == f"{server.url}/traits/CUSTOM_TLS"
-    finally:
-        server.stop()
-
-
-def test_unknown_options_are_ignored(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--workers", "1", config="[new_group]\nnew_option = 1\n")
-    assert server.stop() == 0
 
 
 def test_a_trial_needs_options_only(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def connect(server: ServerProcess, trusted: Certificates, **limits: ssl.TLSVersi
 def test_tls_1_2_is_the_oldest_version(serve: Callable[[], ServerProcess], pair: Pair) -> None:
     trusted = pair.renew()
     server = serve()
+    assert server.url.startswith("https://")
     assert connect(server, trusted) == "TLSv1.3"
     assert connect(server, trusted, maximum_version=ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
     with pytest.raises((ssl.SSLError, ConnectionError)):

@@ -16,11 +16,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from placement_server.app import build_app
-from placement_server.conf import new_config
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.functional.api.wsgi_client import Answer, Client
+from tests.integration.store.interleaving import waiting_sessions
+from tests.property.api_model.apis import api_of
 
 Scene = Mapping[str, str]
 Action = Callable[[Client, Scene], Answer]
@@ -32,10 +32,7 @@ class Session:
 
     def __init__(self, url: str) -> None:
         self.store = Store.open(url, options=StoreOptions(sqlite_synchronous=False))
-        conf = new_config(config_files=[])
-        conf.set_override("auth_strategy", "noauth2", group="api")
-        conf.set_override("enforce_new_defaults", False, group="oslo_policy")
-        self.client = Client(build_app(conf, self.store), self.store)
+        self.client = api_of(self.store)
         self.statements = 0
         self._stop_at: int | None = None
         self._stop_at_commit = False
@@ -158,17 +155,4 @@ class Sessions:
         if self.family == "sqlite":
             # whoever has begun asked for the one write transaction that there is
             return all(session.statements for session in under_way)
-        if self.family == "postgresql":
-            query = (
-                "SELECT count(*) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )
-        else:
-            # Counts the whole server: a wait of somebody else only ends ours too early. The table
-            # of transactions would know better, but is not made anew while two ask for it in turns.
-            query = (
-                "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status "
-                "WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'"
-            )
-        with self._watcher.connect() as connection:
-            return bool(connection.scalar(sa.text(query)) >= len(under_way))
+        return waiting_sessions(self._watcher) >= len(under_way)

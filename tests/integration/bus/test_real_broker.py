@@ -326,7 +326,7 @@ def test_two_agents_that_report_one_host_both_stop_and_name_each_other(
             for agent in agents:
                 trouble = eventually(lambda agent=agent: agent.node()["trouble"], "a trouble")
                 assert trouble["what"] == "the identity of this node is contradictory"
-                assert all(str(one.state) in trouble["message"] for one in agents)
+                assert all(str(agent.state) in trouble["message"] for agent in agents)
                 assert agent.run("report").returncode == 5
             shown = programs.run(
                 "compute-manage",

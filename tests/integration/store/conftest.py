@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -55,6 +56,19 @@ def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
     yield both
     both.close()
     second.close()
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Callable[[str], list[str]]:
+    def configure(url: str) -> list[str]:
+        file = tmp_path / "placement.conf"
+        file.write_text(
+            "[DEFAULT]\nuse_stderr = false\n"
+            f"[placement_database]\nconnection = {url}\nmax_retries = 0\n"
+        )
+        return ["--config-file", str(file)]
+
+    return configure
 
 
 def new_uuid() -> str:

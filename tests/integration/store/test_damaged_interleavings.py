@@ -6,16 +6,14 @@ beside claims and reshapes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import sqlalchemy as sa
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, reshape
 from placement_server.store.providers import inventories, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from tests.integration.store import scene_rows
 from tests.integration.store.conftest import (
     generation_of,
     new_provider,
@@ -76,26 +74,8 @@ def scene(store: Store) -> Scene:
 
 
 def look(store: Store, scene: Scene) -> object:
-    """All rows of the scene, with roles instead of uuids."""
-    roles = {uuid: role for role, uuid in scene.items()}
-    queries = {
-        "providers": "SELECT p.uuid, r.uuid, p.generation FROM resource_providers p "
-        "JOIN resource_providers r ON r.id = p.root_provider_id WHERE p.uuid IN :known",
-        "inventories": "SELECT p.uuid, i.resource_class_id, i.total, i.capacity, i.used "
-        "FROM inventories i JOIN resource_providers p ON p.id = i.resource_provider_id "
-        "WHERE p.uuid IN :known",
-        "allocations": "SELECT p.uuid, a.resource_class_id, a.used, a.consumer_id "
-        "FROM allocations a JOIN resource_providers p ON p.id = a.resource_provider_id "
-        "WHERE p.uuid IN :known",
-        "consumers": "SELECT uuid, generation FROM consumers WHERE uuid IN :known",
-    }
-
-    def rows(text: str) -> set[tuple[Any, ...]]:
-        query = sa.text(text).bindparams(sa.bindparam("known", list(roles), expanding=True))
-        found = store.read(lambda tx: tx.execute(query).all())
-        return {tuple(roles.get(value, value) for value in row) for row in found}
-
-    return {name: rows(text) for name, text in queries.items()}
+    """All there is to see, with roles instead of uuids."""
+    return scene_rows.look(store, scene, "providers", "inventories", "consumers", "allocations")
 
 
 def claim(amounts: dict[str, dict[str, int]]) -> Action:

@@ -8,7 +8,10 @@ from contextlib import closing
 import pytest
 
 from placement_server.candidates.index.follower import IndexFollower
+from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.store import audit
+from placement_server.store.errors import ProviderNotFound
+from placement_server.store.providers import tree_rows
 from placement_server.store.store import Store
 from tests.integration.candidates.follower_worker import content
 from tests.integration.store.conftest import OPTIONS
@@ -31,6 +34,7 @@ from tests.integration.store.host_scene import (
 )
 from tests.integration.store.interleaving import (
     Action,
+    Scene,
     Sessions,
     check_serializable,
     deadlocks_of,
@@ -104,6 +108,10 @@ PAIRS: dict[str, tuple[Action, Action]] = {
         claim("one", {"left": {"VGPU": 1}, "other": {"VCPU": 1}, "host": {"DISK_GB": 1}}, None),
         claim("two", {"host": {"DISK_GB": 2}, "other": {"VCPU": 1}, "left": {"VGPU": 1}}, None),
     ),
+    "a reshape and new traits": (reshape_to("left"), set_traits),
+    "a reshape and a move": (reshape_to("left"), move("right", "other")),
+    "new traits and a new step size": (set_traits, set_step),
+    "the end of an inventory and new traits": (drop_disk, set_traits),
     "a claim of two providers and the end of one": (both, delete_provider("right")),
     "a claim of two providers and a move of one": (both, move("right", "other")),
     "a claim of two providers and a move of their tree": (both, move("host", "other")),
@@ -111,11 +119,12 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 
 
 @pytest.fixture(scope="module")
-def follower(store: Store, module_database_url: str) -> Iterator[IndexFollower]:
+def trees(module_database_url: str) -> Iterator[StoredTreeReader]:
     """Follows all the time, even while one of the two is stopped, and has it all at the end."""
     with closing(Store.open(module_database_url, options=OPTIONS)) as opened:
         followed = IndexFollower(opened)
-        yield followed
+        followed.index()
+        yield StoredTreeReader(opened, followed)
         assert content(followed.index()) == content(IndexFollower(opened).index())
 
 
@@ -129,13 +138,28 @@ def deadlocks(sessions: Sessions) -> Iterator[list[str]]:
 @pytest.mark.usefixtures("deadlocks")
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_two_at_once_leave_what_two_in_a_row_leave(
-    sessions: Sessions, follower: IndexFollower, pair: tuple[Action, Action]
+    sessions: Sessions, trees: StoredTreeReader, pair: tuple[Action, Action]
 ) -> None:
+    """And a tag that is read beside two writers of a tree is never that of an older one."""
+
+    def read_trees(scene: Scene) -> None:
+        for role in ("host", "other"):
+            trees.read(scene[role])
+
+    def look_at_tags_too(store: Store, scene: Scene) -> object:
+        for role in ("host", "other", "right", "child"):
+            try:
+                tag = store.read(tree_rows.read, scene[role]).tag
+            except ProviderNotFound:
+                tag = None
+            assert trees.tag(scene[role]) in (None, tag), f"an outdated tag of {role}"
+        return look(store, scene)
+
     first, second = pair
-    check_serializable(sessions, scene, first, second, look, lambda _: follower.index())
+    check_serializable(sessions, scene, first, second, look_at_tags_too, read_trees)
     if sessions.family != "sqlite":
         # SQLite runs one write transaction after the other by itself: once is enough there
-        check_serializable(sessions, scene, second, first, look, lambda _: follower.index())
+        check_serializable(sessions, scene, second, first, look_at_tags_too, read_trees)
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:

@@ -152,13 +152,3 @@ def test_a_tree_may_be_as_deep_as_it_has_providers(store: Store) -> None:
     tree = store.read(tree_rows.read, chain[-1])
     shown = tree.parent_uuids()
     assert {provider.uuid: shown[provider.id] for provider in tree.providers} == parents
-
-
-def test_names_of_any_characters_are_stored_as_they_are(store: Store) -> None:
-    """Many rows at once are sent as arrays, with characters of their own."""
-    provider = new_provider(store, {"VCPU": 64})
-    odd_names = ['"', 'a","b', "back\\slash", "a,b", "{}", "NULL", "it's", "100 %s", "é", "\\"]
-    writes = [set_of(new_uuid(), {provider: {"VCPU": 1}}, None, project=name) for name in odd_names]
-    store.write(allocations.write, writes)
-    records = [store.read(allocations.of_consumer, write.uuid)[0] for write in writes]
-    assert [record.project_id for record in records if record] == odd_names

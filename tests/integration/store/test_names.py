@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import os_resource_classes
@@ -15,12 +14,8 @@ from placement_server.store.allocations import allocations
 from placement_server.store.changes import changes
 from placement_server.store.errors import (
     ResourceClassExists,
-    ResourceClassInUse,
     ResourceClassNotFound,
-    StandardName,
     StoreError,
-    TraitInUse,
-    TraitNotFound,
 )
 from placement_server.store.providers import inventories, inventory_rows, traits
 from placement_server.store.schema.names import STANDARD_CLASS_IDS
@@ -66,24 +61,6 @@ def test_a_renamed_class_keeps_its_inventories(store: Store) -> None:
         store.write(resource_classes.rename, new, "VCPU")
 
 
-def test_standard_classes_and_those_in_use_stay(store: Store) -> None:
-    name = custom()
-    store.write(resource_classes.create, name)
-    provider = new_provider(store, {name: 5})
-    with pytest.raises(ResourceClassInUse):
-        store.write(resource_classes.delete, name)
-    store.write(inventories.delete_all, provider)
-    store.write(resource_classes.delete, name)
-    with pytest.raises(ResourceClassNotFound):
-        store.write(resource_classes.delete, name)
-    for change in (resource_classes.delete, traits.delete):
-        with pytest.raises(StoreError) as refused:
-            store.write(change, "VCPU")
-        assert isinstance(refused.value, StandardName | TraitNotFound)
-    with pytest.raises(StandardName):
-        store.write(resource_classes.rename, "VCPU", custom())
-
-
 def test_a_class_number_that_is_used_again_is_not_taken_for_the_old_class(store: Store) -> None:
     other = Store.open(store.url, options=store.options)
     old, new = custom(), custom()
@@ -95,55 +72,6 @@ def test_a_class_number_that_is_used_again_is_not_taken_for_the_old_class(store:
     with pytest.raises(ResourceClassNotFound):
         other.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
     other.close()
-
-
-def test_traits_are_created_listed_and_deleted(store: Store) -> None:
-    name = custom()
-    row, created = store.write(traits.ensure, name)
-    assert created
-    assert store.write(traits.ensure, name) == (row, False)
-    provider = new_provider(store)
-
-    def listed(**filters: object) -> set[str]:
-        return {t.name for t in store.read(traits.list_names, **filters)}  # type: ignore[arg-type]
-
-    assert listed(names=[name, "HW_NUMA_ROOT", "CUSTOM_NONE"]) == {name, "HW_NUMA_ROOT"}
-    assert name in listed(prefix=name[:20], associated=False)
-    assert listed(prefix=name.lower()) == set()
-    assert listed(prefix="HW_CPU%") == set()
-    store.write(traits.replace_of_provider, provider, [name], generation=0)
-    assert name in listed(associated=True)
-    with pytest.raises(TraitInUse):
-        store.write(traits.delete, name)
-    store.write(traits.delete_of_provider, provider)
-    store.write(traits.delete, name)
-    with pytest.raises(TraitNotFound):
-        store.write(traits.delete, name)
-    with pytest.raises(StandardName):
-        store.write(traits.delete, "HW_NUMA_ROOT")
-
-
-def test_first_uses_of_the_same_new_names_at_once_all_succeed(store: Store) -> None:
-    provider, project, kind = new_provider(store, {"VCPU": 100}), new_uuid(), custom()
-    trait, resource_class = custom(), custom()
-
-    def first_use(number: int) -> None:
-        write = set_of(
-            new_uuid(),
-            {provider: {"VCPU": 1}},
-            project=project,
-            user=f"user of {project}",
-            consumer_type=kind,
-        )
-        store.write(allocations.write, [write])
-        store.write(traits.ensure, trait)
-        store.write(resource_classes.ensure, resource_class)
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(first_use, range(12)))
-    assert store.read(resource_classes.get, resource_class)
-    _, consumers = store.read(allocations.of_provider, provider)
-    assert {(c.project_id, c.consumer_type) for c, _ in consumers} == {(project, kind)}
 
 
 def test_each_write_appends_the_trees_it_touched(store: Store) -> None:

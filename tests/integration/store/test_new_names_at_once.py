@@ -23,10 +23,6 @@ ROUNDS = 4
 Make = Callable[[Store, str], Any]
 
 
-def create_class(store: Store, name: str) -> Any:
-    return store.write(resource_classes.create, name)
-
-
 def ensure_class(store: Store, name: str) -> Any:
     return store.write(resource_classes.ensure, name)
 
@@ -54,15 +50,6 @@ def at_once(stores: list[Store], make: Make, names: list[str]) -> list[Any]:
 
     with ThreadPoolExecutor(len(names)) as pool:
         return list(pool.map(client, range(len(names))))
-
-
-@pytest.mark.parametrize("make", [create_class, ensure_class, ensure_trait])
-def test_new_names_of_many_writers_are_all_made(stores: list[Store], make: Make) -> None:
-    for turn in range(ROUNDS):
-        prefix = f"CUSTOM_{make.__name__.upper()}_{turn}"
-        at_once(stores, make, [f"{prefix}_{number}" for number in range(CLIENTS)])
-    ids = [row.id for row in stores[0].read(resource_classes.list_all)]
-    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("make", [ensure_class, ensure_trait])

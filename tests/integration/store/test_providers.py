@@ -7,23 +7,12 @@ import pytest
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, usages
 from placement_server.store.errors import (
-    ConcurrentUpdate,
-    InventoryExists,
-    InventoryNotFound,
-    ParentIsSelf,
-    ParentLoop,
-    ParentNotFound,
     ProviderHasAllocations,
     ProviderHasChildren,
-    ProviderNameMissing,
-    ProviderNameTaken,
     ProviderNotFound,
-    ProviderUuidTaken,
-    ReparentingNotAllowed,
     ReservedTooLarge,
     ResourceClassNotFound,
     TraitNotFound,
-    UnparentingNotAllowed,
 )
 from placement_server.store.providers import (
     aggregates,
@@ -35,97 +24,20 @@ from placement_server.store.providers import (
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
-    generation_of,
     new_provider,
     new_uuid,
     set_of,
 )
 
 
-def update(
-    store: Store, uuid: str, parent: str | None, *, allowed: bool = True
-) -> providers.Provider:
-    return store.write(
-        providers.update,
-        uuid,
-        name=f"name-{uuid}",
-        parent_uuid=parent,
-        reparenting_allowed=allowed,
-    )
-
-
 def found(store: Store, **filters: object) -> set[str]:
     return {p.uuid for p in store.read(providers.find, **filters)}  # type: ignore[arg-type]
-
-
-def test_a_new_provider_without_parent_is_its_own_root(store: Store) -> None:
-    uuid = new_provider(store)
-    provider = store.read(providers.get, uuid)
-    assert (provider.generation, provider.parent_uuid, provider.root_uuid) == (0, None, uuid)
-    assert provider.created_at.tzinfo is not None
 
 
 def test_uuids_are_compared_exactly(store: Store) -> None:
     uuid = new_provider(store)
     with pytest.raises(ProviderNotFound):
         store.read(providers.get, uuid.upper())
-
-
-def test_taken_names_and_uuids_are_told_apart(store: Store) -> None:
-    uuid = new_provider(store)
-    with pytest.raises(ProviderUuidTaken):
-        store.write(providers.create, uuid=uuid, name="another")
-    with pytest.raises(ProviderNameTaken):
-        store.write(providers.create, uuid=new_uuid(), name=f"name-{uuid}")
-    with pytest.raises(ProviderNameMissing):
-        store.write(providers.create, uuid=new_uuid(), name="")
-    other = new_provider(store)
-    with pytest.raises(ProviderNameTaken):
-        store.write(providers.update, other, name=f"name-{uuid}", reparenting_allowed=True)
-
-
-def test_bad_parents_of_a_new_provider_are_refused(store: Store) -> None:
-    uuid = new_uuid()
-    with pytest.raises(ParentIsSelf):
-        store.write(providers.create, uuid=uuid, name=uuid, parent_uuid=uuid)
-    with pytest.raises(ParentNotFound):
-        store.write(providers.create, uuid=uuid, name=uuid, parent_uuid=new_uuid())
-
-
-def test_a_moved_subtree_has_the_new_root_everywhere_and_keeps_its_generations(
-    store: Store,
-) -> None:
-    a, b = new_provider(store), new_provider(store)
-    child = new_provider(store, parent=a)
-    leaf = new_provider(store, {"VCPU": 1}, parent=child)
-    update(store, child, b)
-    assert store.read(providers.get, leaf).root_uuid == b
-    assert found(store, in_tree=leaf) == {b, child, leaf}
-    assert found(store, in_tree=a) == {a}
-    assert generation_of(store, leaf) == 1
-    update(store, child, None)
-    assert found(store, in_tree=leaf) == {child, leaf}
-
-
-def test_old_clients_may_only_give_a_parent_to_a_provider_without_one(store: Store) -> None:
-    a, b, child = new_provider(store), new_provider(store), new_provider(store)
-    assert update(store, child, a, allowed=False).parent_uuid == a
-    assert update(store, child, a, allowed=False).parent_uuid == a
-    with pytest.raises(UnparentingNotAllowed):
-        update(store, child, None, allowed=False)
-    with pytest.raises(ReparentingNotAllowed):
-        update(store, child, b, allowed=False)
-    with pytest.raises(ParentNotFound):
-        update(store, child, new_uuid(), allowed=False)
-
-
-def test_a_loop_is_refused_at_any_depth(store: Store) -> None:
-    top = new_provider(store)
-    middle = new_provider(store, parent=top)
-    leaf = new_provider(store, parent=middle)
-    for parent in (top, middle, leaf):
-        with pytest.raises(ParentLoop):
-            update(store, top, parent)
 
 
 def test_a_provider_with_children_or_allocations_is_not_deleted(store: Store) -> None:
@@ -143,55 +55,6 @@ def test_a_provider_with_children_or_allocations_is_not_deleted(store: Store) ->
     store.write(providers.delete, parent)
     with pytest.raises(ProviderNotFound):
         store.write(providers.delete, parent)
-
-
-def test_an_inventory_replacement_wants_the_generation_and_always_raises_it(store: Store) -> None:
-    provider = new_provider(store, {"VCPU": 4})
-    with pytest.raises(ConcurrentUpdate):
-        store.write(
-            inventories.replace, provider, generation=0, records={}, reserved_may_equal_total=True
-        )
-    for generation in (1, 2):
-        after = store.write(
-            inventories.replace,
-            provider,
-            generation=generation,
-            records={},
-            reserved_may_equal_total=True,
-        )
-        assert after.generation == generation + 1
-        assert store.read(inventory_rows.of_provider, provider)[1] == {}
-
-
-def test_deleting_no_inventories_raises_the_generation_too(store: Store) -> None:
-    provider = new_provider(store)
-    store.write(inventories.delete_all, provider)
-    assert generation_of(store, provider) == 1
-
-
-def test_a_second_inventory_of_a_class_is_refused(store: Store) -> None:
-    provider = new_provider(store, {"VCPU": 4})
-    with pytest.raises(InventoryExists):
-        store.write(
-            inventories.add, provider, "VCPU", InventoryRecord(1), reserved_may_equal_total=True
-        )
-
-
-def test_unknown_classes_and_missing_inventories_are_told_apart(store: Store) -> None:
-    provider = new_provider(store, {"VCPU": 4})
-    for name, error in (("CUSTOM_NONE", ResourceClassNotFound), ("DISK_GB", InventoryNotFound)):
-        with pytest.raises(error):
-            store.write(
-                inventories.update_one,
-                provider,
-                name,
-                InventoryRecord(1),
-                generation=1,
-                reserved_may_equal_total=True,
-            )
-        with pytest.raises(error):
-            store.write(inventories.delete_one, provider, name)
-        assert name not in store.read(inventory_rows.of_provider, provider)[1]
 
 
 def test_reserved_is_checked_before_the_class_exists(store: Store) -> None:
@@ -224,11 +87,6 @@ def test_huge_capacities_are_stored_and_claimed_from(store: Store) -> None:
     assert store.read(inventory_rows.of_provider, provider)[1]["VCPU"].record == record
 
 
-def test_usages_have_a_key_for_every_inventory(store: Store) -> None:
-    provider = new_provider(store, {"VCPU": 4, "DISK_GB": 4})
-    assert store.read(usages.of_provider, provider)[1] == {"VCPU": 0, "DISK_GB": 0}
-
-
 def test_project_usages_come_by_type_with_the_number_of_consumers(store: Store) -> None:
     provider, project = new_provider(store, {"VCPU": 99, "DISK_GB": 99}), new_uuid()
     for number, kind in enumerate(["INSTANCE", "INSTANCE", "MIGRATION", None]):
@@ -254,35 +112,6 @@ def test_project_usages_come_by_type_with_the_number_of_consumers(store: Store) 
     assert set(store.read(usages.by_consumer_type, project, None, "unknown")) == {"unknown"}
     assert set(store.read(usages.by_consumer_type, project, None, "MIGRATION")) == {"MIGRATION"}
     assert store.read(usages.by_consumer_type, project, None, "NONE") == {}
-
-
-def test_traits_raise_the_generation_only_when_the_set_changes(store: Store) -> None:
-    provider = new_provider(store)
-    names = ["HW_NUMA_ROOT", "HW_CPU_X86_AVX"]
-    after, rows = store.write(traits.replace_of_provider, provider, names, generation=0)
-    assert (after.generation, {row.name for row in rows}) == (1, set(names))
-    store.write(traits.replace_of_provider, provider, [*names, names[0]], generation=1)
-    assert generation_of(store, provider) == 1
-    with pytest.raises(ConcurrentUpdate):
-        store.write(traits.replace_of_provider, provider, [], generation=0)
-    with pytest.raises(TraitNotFound) as unknown:
-        store.write(traits.replace_of_provider, provider, ["CUSTOM_B", "CUSTOM_A"], generation=1)
-    assert set(unknown.value.names) == {"CUSTOM_A", "CUSTOM_B"}
-    store.write(traits.delete_of_provider, provider)
-    store.write(traits.delete_of_provider, provider)
-    assert generation_of(store, provider) == 2
-
-
-def test_aggregates_raise_the_generation_always_or_for_old_clients_never(store: Store) -> None:
-    provider, aggregate = new_provider(store), new_uuid()
-    store.write(aggregates.replace, provider, [aggregate], generation=None)
-    assert generation_of(store, provider) == 0
-    for generation in (0, 1):
-        store.write(aggregates.replace, provider, [aggregate], generation=generation)
-    assert generation_of(store, provider) == 2
-    with pytest.raises(ConcurrentUpdate):
-        store.write(aggregates.replace, provider, [], generation=0)
-    assert store.read(aggregates.of_provider, provider)[1] == [aggregate]
 
 
 def test_filters_look_at_the_provider_itself(store: Store) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider
+from tests.integration.store.held_locks import held
 from tests.integration.store.interleaving import DEADLINE, Sessions
 
 pytestmark = pytest.mark.parametrize("module_database_url", ["sqlite"], indirect=True)
@@ -30,24 +31,9 @@ def name_of(store: Store, host: str) -> str:
     return store.read(providers.get, host).name or ""
 
 
-@contextmanager
-def writing(store: Store, host: str, name: str) -> Iterator[threading.Event]:
-    """Somebody else has renamed the host, and commits when the event is set, or at the end."""
-    has, go = threading.Event(), threading.Event()
-
-    def write(tx: WriteTransaction) -> None:
-        rename(tx, host, name)
-        has.set()
-        assert go.wait(DEADLINE), "nobody told the writer to go on"
-
-    with ThreadPoolExecutor(1) as pool:
-        writer = pool.submit(store.write, write)
-        try:
-            assert has.wait(DEADLINE), "the writer does not get on"
-            yield go
-        finally:
-            go.set()
-            writer.result(DEADLINE)
+def writing(store: Store, host: str, name: str) -> AbstractContextManager[None]:
+    """Somebody else has renamed the host, and commits at the end."""
+    return held(store, partial(rename, name=name), host)
 
 
 def test_a_reader_reads_the_old_state_while_a_writer_is_at_it(sessions: Sessions) -> None:

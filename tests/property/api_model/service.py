@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
 from copy import deepcopy
 from typing import Any, ClassVar
@@ -11,6 +10,8 @@ import os_resource_classes
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
+from placement_server.store import audit
+from placement_server.store.changes import snapshot
 from tests.functional.api.wsgi_client import Answer, Client
 from tests.property.api_model import views
 from tests.property.api_model.model import OK, Entry, Errors, Model, Record, as_json
@@ -30,8 +31,6 @@ class Service(RuleBasedStateMachine):
     """One service for all runs, which each run leaves empty."""
 
     api: ClassVar[Client]
-    beside: ClassVar[sqlite3.Connection]
-    """A connection of its own to the database of the service."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,19 +69,18 @@ class Service(RuleBasedStateMachine):
     def every_get_equals_the_model(self) -> None:
         """Compare, unless neither the model changed since nor was anything committed."""
         expected = views.expected(self.model, CONSUMERS, PROJECTS)
-        state = self.commits_of_others(), expected
+        state = self.commits(), expected
         if state == self.compared:
             return
         for path, must in expected.items():
             assert views.shown(self.api, path) == must, path
+        assert self.api.store.read(audit.audit) == []
         # the model goes on changing what it shows
         self.compared = deepcopy(state)
 
-    @classmethod
-    def commits_of_others(cls) -> int:
-        """A number that another connection changes by committing anything that is written."""
-        ((version,),) = cls.beside.execute("PRAGMA data_version")
-        return int(version)
+    def commits(self) -> int:
+        """A number that each write changes, as the database has it."""
+        return max(self.api.store.read(snapshot.newest_change_ids, 1), default=0)
 
     @initialize(
         stocks=st.lists(

@@ -9,6 +9,8 @@ from tests.functional.api.wsgi_client import Client
 from tests.property.api_model.model import Model
 from tests.property.api_model.strategies import AGGREGATES, CLASSES, TRAITS
 
+_EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
+
 
 def expected(model: Model, consumers: list[str], projects: list[str]) -> dict[str, Any]:
     """Path -> what the answer must be, lists without an order as sets.
@@ -28,7 +30,37 @@ def expected(model: Model, consumers: list[str], projects: list[str]) -> dict[st
         shown[f"/allocations/{uuid}"] = _consumer(model, uuid)
     for uuid in model.providers:
         shown |= _provider(model, uuid)
-    return shown | _names(model) | _filtered(model) | _candidates(model)
+    return shown | _trees(model) | _names(model) | _filtered(model) | _candidates(model)
+
+
+def _trees(model: Model) -> dict[str, Any]:
+    """Whole trees: their providers by uuid, and all that each of their consumers has."""
+    return {
+        f"/provider_trees/{root}?include=usages,allocations": {
+            "root_provider_uuid": root,
+            "providers": {uuid: _in_tree(model, uuid) for uuid in model.subtree(root)},
+            "allocations": {
+                consumer: _consumer(model, consumer)
+                for consumer, held in model.consumers.items()
+                if held.allocations.keys() & model.subtree(root)
+            },
+        }
+        for root in {model.root(uuid) for uuid in model.providers}
+    }
+
+
+def _in_tree(model: Model, uuid: str) -> dict[str, Any]:
+    provider = model.providers[uuid]
+    return {
+        "uuid": uuid,
+        "name": provider.name,
+        "parent_provider_uuid": provider.parent,
+        "generation": provider.generation,
+        "inventories": {name: asdict(record) for name, record in provider.inventories.items()},
+        "traits": sorted(provider.traits),
+        "aggregates": sorted(provider.aggregates),
+        "usages": {name: model.used(uuid, name) for name in provider.inventories},
+    }
 
 
 def _names(model: Model) -> dict[str, Any]:
@@ -160,7 +192,7 @@ def _consumer(model: Model, uuid: str) -> dict[str, Any]:
 
 def shown(api: Client, path: str) -> Any:
     """What the service answers, in the form of `expected`."""
-    answer = api.get(path)
+    answer = api.get(path, headers=_EXTENDED)
     if answer.status != 200:
         return answer.status
     body = answer.json
@@ -175,6 +207,12 @@ def shown(api: Client, path: str) -> Any:
             del body["links"]
         case ["allocation_candidates"]:
             return _shown_candidates(body)
+        case ["provider_trees", _]:
+            uuids = [None, *(provider["uuid"] for provider in body["providers"])]
+            for place, provider in enumerate(body["providers"], 1):
+                assert provider["parent_provider_uuid"] in uuids[:place], "a child comes first"
+            body["providers"] = {provider["uuid"]: provider for provider in body["providers"]}
+            assert len(body["providers"]) == len(uuids) - 1
         case ["traits"]:
             return set(body["traits"])
         case ["resource_providers", _, "traits" | "aggregates" as kind]:

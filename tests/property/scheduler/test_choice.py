@@ -153,7 +153,7 @@ def plain_weight(cloud: Cloud, name: str, root: str) -> float:
             for uuid, held in taken.items()
             if set(held["resources"]) & set(classes[name])
         ]
-        return float(sum(free(provider, one) for provider in giving for one in classes[name]))
+        return float(sum(free(provider, of) for provider in giving for of in classes[name]))
     if name == "pci":
         return -float(sum(free(provider, "VGPU") for provider in tree))
     if name == "leaves_whole":

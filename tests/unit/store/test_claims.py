@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
@@ -16,7 +14,6 @@ from placement_server.store.allocations.claim_check import (
     changes,
 )
 from placement_server.store.errors import (
-    AllocationRefused,
     CapacityExceeded,
     ConstraintViolated,
     InvalidInventoryForAllocation,
@@ -61,26 +58,6 @@ def test_minimum_maximum_and_step_apply_to_each_amount_and_never_to_the_sum() ->
             check([ask(amount)], stock, {})
 
 
-@pytest.mark.parametrize(
-    ("held", "asked", "granted"),
-    [(5, 5, True), (5, 4, True), (4, 5, False), (0, 1, False), (5, 6, False)],
-)
-def test_an_over_full_inventory_may_be_kept_or_relieved_but_not_filled_further(
-    held: int, asked: int, granted: bool
-) -> None:
-    stock = {(1, 0): STOCK._replace(capacity=4, used=held + 5)}
-    if granted:
-        assert check([ask(asked)], stock, {(1, 0): held})[1, 0].total == asked
-    else:
-        with pytest.raises(CapacityExceeded):
-            check([ask(asked)], stock, {(1, 0): held})
-
-
-def test_use_moves_between_consumers_of_one_request_on_an_over_full_inventory() -> None:
-    stock = {(1, 0): STOCK._replace(capacity=4, used=10)}
-    assert check([ask(7, consumer="new")], stock, {(1, 0): 7})[1, 0].total == 7
-
-
 def test_a_provider_without_any_of_the_classes_is_named_with_all_of_them_by_id() -> None:
     asked = [ask(1, provider=1, class_id=2), ask(1, provider=2, class_id=0)]
     with pytest.raises(InvalidInventoryForAllocation) as refused:
@@ -111,31 +88,3 @@ def test_an_unchanged_amount_is_still_proved_against_the_inventory() -> None:
     stock = {(1, 0): STOCK._replace(step_size=2)}
     (change,) = changes(check([ask(4)], stock, {(1, 0): 4}), stock, {(1, 0): 4})
     assert (change.delta, change.smallest, change.largest, change.step_size) == (0, 4, 4, 2)
-
-
-keys = st.tuples(st.integers(1, 2), st.integers(0, 2))
-
-
-@given(
-    st.dictionaries(keys, st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1),
-    st.lists(st.tuples(keys, st.integers(1, 12), st.integers(0, 1)), max_size=8),
-    st.dictionaries(keys, st.integers(0, 10)),
-)
-def test_a_granted_request_never_leaves_more_use_than_capacity_or_than_before(
-    numbers: dict[Key, tuple[int, int]],
-    wanted: list[tuple[Key, int, int]],
-    held: dict[Key, int],
-) -> None:
-    stock = {
-        key: STOCK._replace(id=i, capacity=capacity, used=used + held.get(key, 0))
-        for i, (key, (capacity, used)) in enumerate(numbers.items())
-    }
-    held = {key: amount for key, amount in held.items() if key in stock}
-    asked = [ask(amount, *key, consumer=str(who)) for key, amount, who in wanted]
-    try:
-        taken = check(asked, stock, held)
-    except AllocationRefused:
-        return
-    for key, inventory in stock.items():
-        after = inventory.used - held.get(key, 0) + (taken[key].total if key in taken else 0)
-        assert after <= max(inventory.capacity, inventory.used)

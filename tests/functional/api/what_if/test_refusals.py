@@ -140,11 +140,3 @@ def test_a_malformed_body_is_pointed_to(api: Client, body: Any, pointer: str) ->
     answer = api("POST", "/what_if", body, version=None, headers=EXTENDED)
     assert answer.status == 400, answer.body
     assert answer.error["pointer"] == pointer
-
-
-@pytest.mark.parametrize("version", ["placement 1.39", "placement 1.39, placement-ext 1.0"])
-def test_without_version_1_1_of_the_extensions_there_is_no_such_path(
-    api: Client, version: str
-) -> None:
-    headers = {"OpenStack-API-Version": version}
-    assert api("POST", "/what_if", {}, version=None, headers=headers).status == 404
