@@ -22,10 +22,8 @@ from compute_agent.programs import option_values, tracing
 from placement_server import __version__
 from placement_server.conf import (
     accepted,
-    api,
     database,
-    paths,
-    placement,
+    published,
     server,
 )
 
@@ -41,9 +39,7 @@ OWN_GROUPS: Final = frozenset({"placement_server", "placement_database"})
 """Groups that no other service has."""
 
 _OPTIONS: Final[dict[str | None, Sequence[cfg.Opt]]] = {
-    None: paths.OPTS,
-    api.GROUP: api.OPTS,
-    placement.GROUP: placement.OPTS,
+    **published.OPTS,
     **accepted.OPTS,
     server.GROUP: server.OPTS,
     tracing.GROUP: tracing.OPTS,

@@ -5,6 +5,7 @@ PROMETHEUS_MULTIPROC_DIR: `placement-server serve` sets it before this module is
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,10 @@ from prometheus_client import (
     multiprocess,
 )
 from prometheus_client.registry import Collector
+from sqlalchemy import event
+from sqlalchemy.pool import Pool, QueuePool
+
+from placement_server.store.store import Store
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -112,6 +117,28 @@ FEED_LAG: Final = Gauge(
     "that may still be committed.",
     multiprocess_mode="livemax",
 )
+
+
+def observe_pools(store: Store) -> None:
+    """Count the connections of a store from now on."""
+    for engine in store.all_engines():
+        _observe(engine.pool)
+
+
+def _observe(pool: Pool) -> None:
+    def add(gauge: Gauge, amount: int) -> Callable[..., None]:
+        return lambda *_: gauge.inc(amount)
+
+    event.listen(pool, "connect", add(POOL_OPEN, 1))
+    event.listen(pool, "close", add(POOL_OPEN, -1))
+    event.listen(pool, "checkout", add(POOL_IN_USE, 1))
+    event.listen(pool, "checkin", add(POOL_IN_USE, -1))
+    if not isinstance(pool, QueuePool):
+        return
+    # Connections of the start are in the pool already.
+    POOL_OPEN.inc(pool.checkedin())
+    if pool._max_overflow >= 0:
+        POOL_LIMIT.inc(pool.size() + pool._max_overflow)
 
 
 def exposition(now: Collector) -> bytes:

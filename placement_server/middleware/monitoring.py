@@ -20,7 +20,6 @@ from prometheus_client.registry import Collector
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.metrics import metrics
 from placement_server.metrics.inventories import InventoryCollector
-from placement_server.metrics.pools import observe_pools
 from placement_server.store.errors import StoreError
 from placement_server.store.probe import DatabaseProbe
 from placement_server.store.store import Store
@@ -174,7 +173,7 @@ def wrap(
             by_host=options.inventory_metrics == "hosts",
             zones=options.zone_aggregates,
         )
-        observe_pools(store)
+        metrics.observe_pools(store)
         application = AtPath(application, options.metrics_path, Metrics(inventories))
     if options.healthcheck_path:
         health = Health(application, conf, DatabaseProbe.of_store(store), follower)

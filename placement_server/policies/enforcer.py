@@ -17,7 +17,7 @@ from compute_agent.programs import yaml_text
 from compute_agent.programs.lasting_conditions import LastingConditions
 from placement_server import errors
 from placement_server.conf import InvalidConfiguration, new_config
-from placement_server.policies import checks, operations, roles
+from placement_server.policies import checks, operations
 
 LOG = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _UNUSABLE_FILE: Final = (ValueError, TypeError, AttributeError, OSError, cfg.Err
 
 def list_rules() -> list[policy.RuleDefault]:
     """Return every rule, for oslopolicy-sample-generator and its like."""
-    return [*roles.RULES, *operations.RULES]
+    return [*operations.BASE_RULES, *operations.RULES]
 
 
 def get_enforcer() -> policy.Enforcer:

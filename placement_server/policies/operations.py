@@ -1,10 +1,8 @@
-"""The rules of the operations of the API, one each."""
+"""The rules of the policy: one for each operation of the API, and those that these refer to."""
 
 from typing import Final
 
 from oslo_policy import policy
-
-from placement_server.policies import roles
 
 PROVIDER: Final = "/resource_providers/{uuid}"
 INVENTORIES: Final = PROVIDER + "/inventories"
@@ -54,8 +52,51 @@ MAKE_ROOM: Final = "placement:make_room"
 WEB_FLEET: Final = "placement:web:fleet"
 
 
+_LEGACY: Final = policy.DeprecatedRule(
+    name="rule:admin_api",
+    check_str="role:admin",
+    deprecated_reason=(
+        "Services call placement, and the service role is enough for them; the reader role is "
+        "enough to read the usage of a project."
+    ),
+    deprecated_since="1.0",
+)
+"""Before there were other roles than admin, admin was needed for everything. oslo.policy ORs this
+in while `[oslo_policy]enforce_new_defaults` is false and the operator has not overridden the
+rule."""
+
+BASE_RULES: Final = (
+    policy.RuleDefault("admin_api", "role:admin", description="An administrator."),
+    policy.RuleDefault(
+        "service_api",
+        "role:service",
+        description="A service, such as a scheduler or a compute host.",
+        deprecated_rule=_LEGACY,
+    ),
+    policy.RuleDefault(
+        "admin_or_service_api",
+        "role:admin or role:service",
+        description="An administrator or a service.",
+        deprecated_rule=_LEGACY,
+    ),
+    policy.RuleDefault(
+        "project_reader_api",
+        "role:reader and project_id:%(project_id)s",
+        description="A reader of the project of the request.",
+        deprecated_rule=_LEGACY,
+    ),
+    policy.RuleDefault(
+        "admin_or_project_reader_or_service_api",
+        "role:admin or rule:project_reader_api or role:service",
+        description="An administrator, a service, or a reader of the project of the request.",
+        deprecated_rule=_LEGACY,
+    ),
+)
+"""Those that the rules of operations refer to."""
+
+
 def _rule(
-    name: str, description: str, *operations: str, check: str = roles.RULE_ADMIN_OR_SERVICE
+    name: str, description: str, *operations: str, check: str = "rule:admin_or_service_api"
 ) -> policy.DocumentedRuleDefault:
     return policy.DocumentedRuleDefault(
         name,
@@ -106,7 +147,7 @@ RULES: Final = (
         TOTAL_USAGES,
         "Show the usages of a project.",
         "GET /usages",
-        check=roles.RULE_USAGE_READER,
+        check="rule:admin_or_project_reader_or_service_api",
     ),
     _rule(TRAITS_LIST, "List traits.", "GET /traits"),
     _rule(TRAITS_SHOW, "Show a trait.", "GET /traits/{name}"),
@@ -158,7 +199,7 @@ RULES: Final = (
         RESHAPE,
         "Move inventory between providers together with its allocations.",
         "POST /reshaper",
-        check=roles.RULE_SERVICE,
+        check="rule:service_api",
     ),
     _rule(TREES_SHOW, "Show a whole provider tree.", "GET /provider_trees/{uuid}"),
     _rule(

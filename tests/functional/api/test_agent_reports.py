@@ -13,9 +13,8 @@ from placement_server.schemas.agent_reports import HEADER, REPORTS
 from tests.functional.agent.processes import eventually
 
 from .conftest import MakeApi
-from .wsgi_client import Answer, Client
+from .wsgi_client import EXTENDED, Answer, Client
 
-EXTENSIONS = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 REPORT = {
     "period": 60.0,
     "bus": {"state": "up", "since": "2026-03-01T12:00:00+00:00", "why": ""},
@@ -42,12 +41,12 @@ def root(api: Client) -> str:
 
 def send(api: Client, provider: str, report: Any, roles: str = "service") -> Answer:
     text = report if isinstance(report, str) else json.dumps(report)
-    headers = {**EXTENSIONS, "X-Roles": roles, HEADER: text}
-    return api("GET", f"/provider_trees/{provider}", version=None, headers=headers)
+    headers = {"X-Roles": roles, HEADER: text}
+    return api.get(f"/provider_trees/{provider}", version=EXTENDED, headers=headers)
 
 
 def listed(api: Client, query: str = "") -> dict[str, dict[str, Any]]:
-    answer = api("GET", f"/agent_reports?{query}", version=None, headers=EXTENSIONS)
+    answer = api("GET", f"/agent_reports?{query}", version=EXTENDED)
     assert answer.status == 200, answer.body
     jsonschema.validate(answer.json, REPORTS, format_checker=jsonschema.FormatChecker())
     return {report["root_provider_uuid"]: report for report in answer.json["agent_reports"]}

@@ -14,9 +14,7 @@ from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION
 from .candidate_world import A1, A2, UNKNOWN, UUID, build_world
 from .conftest import MakeApi
 from .extended_searches import ask
-from .wsgi_client import Answer, Client, claim_body
-
-EXTENDED = "placement 1.39, placement-ext 1.1"
+from .wsgi_client import EXTENDED, Answer, Client, claim_body
 
 
 @pytest.fixture
@@ -24,8 +22,8 @@ def api(make_api: MakeApi) -> Client:
     return make_api(filled_by=build_world)
 
 
-def get(api: Client, path: str, header: str = EXTENDED, **more: Any) -> Answer:
-    return api("GET", path, version=None, headers={"OpenStack-API-Version": header}, **more)
+def get(api: Client, path: str) -> Answer:
+    return api.get(path, version=EXTENDED)
 
 
 def capacity(api: Client, query: str) -> Any:
@@ -136,8 +134,7 @@ def test_a_supposed_fleet_is_asked_in_the_same_words(api: Client) -> None:
         "changes": [{"add_tree": {"like": UUID["hostA"], "copies": 2}}],
         "questions": [{"capacity": "resources=VCPU:3&limit=3"}, {"capacity": "color=red"}],
     }
-    headers = {"OpenStack-API-Version": EXTENDED}
-    answer = api("POST", "/what_if", body, version=None, headers=headers)
+    answer = api.post("/what_if", body, version=EXTENDED)
     supposed, refused = answer.json["answers"]
     jsonschema.validate(supposed, CAPACITY)
     assert (supposed["at_least"], supposed["at_most"]) == (6 + 2 * 4, 6 + 2 * 4)

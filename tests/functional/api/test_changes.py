@@ -20,13 +20,11 @@ from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import WriteTransaction
 
 from .conftest import MakeApi
-from .wsgi_client import Answer, Client
-
-HEADER = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
+from .wsgi_client import EXTENDED, Answer, Client, claim_body
 
 
 def ask(api: Client, query: str = "", **arguments: Any) -> Answer:
-    return api("GET", f"/changes?{query}", version=None, headers=HEADER, **arguments)
+    return api("GET", f"/changes?{query}", version=EXTENDED, **arguments)
 
 
 def shown(answer: Answer) -> list[tuple[str | None, str]]:
@@ -41,30 +39,19 @@ def end(api: Client) -> int:
 
 
 def host(api: Client, parent: str | None = None) -> str:
-    created = str(uuid.uuid4())
-    body = {"name": created, "uuid": created, "parent_provider_uuid": parent}
-    assert api("POST", "/resource_providers", body).status == 200
-    return created
+    made = str(uuid.uuid4())
+    api.provider(made, uuid=made, parent_provider_uuid=parent)
+    return made
 
 
-def stock(api: Client, provider: str, generation: int = 0) -> None:
-    body = {
-        "resource_provider_generation": generation,
-        "inventories": {"VCPU": {"total": 8}},
-    }
-    assert api("PUT", f"/resource_providers/{provider}/inventories", body).status == 200
+def stock(api: Client, provider: str) -> None:
+    api.inventory(f"/resource_providers/{provider}", VCPU=8)
 
 
 def claim(api: Client, *providers: str) -> str:
     consumer = str(uuid.uuid4())
-    body = {
-        "allocations": {provider: {"resources": {"VCPU": 1}} for provider in providers},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    assert api("PUT", f"/allocations/{consumer}", body).status == 204
+    held = {provider: {"VCPU": 1} for provider in providers}
+    assert api.claim(consumer, held=held).status == 204
     return consumer
 
 
@@ -148,15 +135,7 @@ def test_a_reshape_changes_structure_and_usage(api: Client) -> None:
             root: {"resource_provider_generation": 2, "inventories": {}},
             child: {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}},
         },
-        "allocations": {
-            consumer: {
-                "allocations": {child: {"resources": {"VCPU": 1}}},
-                "project_id": "p",
-                "user_id": "u",
-                "consumer_generation": 1,
-                "consumer_type": "INSTANCE",
-            }
-        },
+        "allocations": {consumer: claim_body({child: {"VCPU": 1}}, 1)},
     }
     answer = api("POST", "/reshaper", body, headers={"X-Roles": "admin,service"})
     assert answer.status == 204, answer.body
@@ -287,7 +266,7 @@ def test_what_is_malformed_is_refused(api: Client, query: str) -> None:
 
 def test_in_process_it_waits_in_the_thread_of_the_caller(tmp_path: Path) -> None:
     with direct(f"sqlite:///{tmp_path}/placement.db") as session:
-        session.headers.update(HEADER)
+        session.headers["OpenStack-API-Version"] = f"placement {EXTENDED}"
         after = session.get("/changes").json()["last"]
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(session.get, f"/changes?after={after}&wait=30")

@@ -14,14 +14,13 @@ from placement_server.store.changes import changes
 from placement_server.store.tables import past_changes
 
 from .conftest import MakeApi
-from .wsgi_client import Client, claim_body
+from .wsgi_client import EXTENDED, Client, claim_body
 
-EXTENSIONS = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 REQUEST = f"req-{uuid.uuid4()}"
 
 
 def history(api: Client, query: str = "") -> list[dict[str, Any]]:
-    answer = api("GET", f"/history?{query}", version=None, headers=EXTENSIONS)
+    answer = api("GET", f"/history?{query}", version=EXTENDED)
     assert answer.status == 200, answer.body
     jsonschema.validate(answer.json, HISTORY, format_checker=jsonschema.FormatChecker())
     return list(answer.json["history"])
@@ -35,17 +34,15 @@ def entries(past: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:
 
 def host(api: Client, parent: str | None = None, **inventories: dict[str, int]) -> str:
     made = str(uuid.uuid4())
-    body = {"name": f"host-{made[:8]}", "uuid": made, "parent_provider_uuid": parent}
-    assert api("POST", "/resource_providers", body).status == 200
+    path = api.provider(f"host-{made[:8]}", uuid=made, parent_provider_uuid=parent)
     if inventories:
-        api.inventory(f"/resource_providers/{made}", **inventories)
+        api.inventory(path, **inventories)
     return made
 
 
 def claim(api: Client, consumer: str, held: dict[str, dict[str, int]], generation: Any) -> None:
-    body = claim_body(held) | {"consumer_generation": generation}
     headers = {"X-Openstack-Request-Id": REQUEST}
-    answer = api("PUT", f"/allocations/{consumer}", body, version="1.38", headers=headers)
+    answer = api.put(f"/allocations/{consumer}", claim_body(held, generation), headers=headers)
     assert answer.status == 204, answer.body
 
 
@@ -130,7 +127,7 @@ def test_a_reshape_says_what_moved(api: Client) -> None:
             },
         },
         "allocations": {
-            consumer: claim_body({gpu: {"VGPU": 2}}) | {"consumer_generation": 1},
+            consumer: claim_body({gpu: {"VGPU": 2}}, 1),
         },
     }
     answer = api("POST", "/reshaper", body, version="1.38")

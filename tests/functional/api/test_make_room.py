@@ -8,9 +8,8 @@ import pytest
 
 from .candidate_world import UNKNOWN, path_of
 from .conftest import MakeApi
-from .wsgi_client import Answer, Client, claim_body
+from .wsgi_client import EXTENDED, Answer, Client, claim_body
 
-EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 ZONE = "11111111-0000-4000-8000-0000000000aa"
 HOSTS = {name: f"{number:08}-0000-4000-8000-0000000000bb" for number, name in enumerate("abcd")}
 GPUS = {name: f"{number:08}-0000-4000-8000-0000000000cc" for number, name in enumerate("abcd")}
@@ -52,7 +51,7 @@ def api(make_api: MakeApi) -> Client:
 
 
 def ask(api: Client, **body: Any) -> Answer:
-    return api("POST", "/make_room", body, version=None, headers=EXTENDED)
+    return api("POST", "/make_room", body, version=EXTENDED)
 
 
 def room(api: Client, **body: Any) -> Any:

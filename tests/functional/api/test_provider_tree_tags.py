@@ -14,9 +14,8 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.property.api_model.apis import api_of
 
-from .wsgi_client import Answer, Client
+from .wsgi_client import EXTENDED, Answer, Client
 
-EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 ROOT = "11111111-0000-4000-8000-000000000001"
 CELL = "11111111-0000-4000-8000-000000000002"
 OTHER = "22222222-0000-4000-8000-000000000001"
@@ -77,7 +76,7 @@ class Workers:
 
 def get(api: Client, known: str, query: str = "") -> Answer:
     conditions = {"If-None-Match": known} if known else {}
-    return api.get(f"/provider_trees/{CELL}{query}", headers={**EXTENDED, **conditions})
+    return api.get(f"/provider_trees/{CELL}{query}", version=EXTENDED, headers=conditions)
 
 
 @pytest.fixture

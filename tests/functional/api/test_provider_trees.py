@@ -6,9 +6,8 @@ import pytest
 
 from tests.fixtures.plain_trees import make_tree
 
-from .wsgi_client import Answer, Client
+from .wsgi_client import EXTENDED, Answer, Client
 
-EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 ROOT, CELL, CARD, LEAF = (f"11111111-0000-4000-8000-00000000000{number}" for number in range(1, 5))
 UNKNOWN = "00000000-0000-4000-8000-00000000dead"
 A, B = (f"{digit * 8}-0000-4000-8000-0000000000cc" for digit in "ab")
@@ -20,8 +19,8 @@ def provider(uuid: str, name: str, parent: str | None, **more: Any) -> dict[str,
 
 
 def get(api: Client, uuid: str = ROOT, query: str = "", **conditions: str) -> Answer:
-    headers = {**EXTENDED, **{key.replace("_", "-"): text for key, text in conditions.items()}}
-    return api.get(f"/provider_trees/{uuid}{query}", headers=headers)
+    headers = {key.replace("_", "-"): text for key, text in conditions.items()}
+    return api.get(f"/provider_trees/{uuid}{query}", version=EXTENDED, headers=headers)
 
 
 @pytest.fixture
@@ -137,7 +136,7 @@ def test_the_present_tag_is_304_without_a_body(api: Client, tree: str) -> None:
 
 
 def test_a_tree_is_only_read(api: Client, tree: str) -> None:
-    answer = api.put(f"/provider_trees/{ROOT}", {"providers": []}, headers=EXTENDED)
+    answer = api.put(f"/provider_trees/{ROOT}", {"providers": []}, version=EXTENDED)
     assert (answer.status, answer.headers["allow"]) == (405, "GET")
 
 

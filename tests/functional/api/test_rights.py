@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from placement_server.api.routes import ALL_ROUTES
-from placement_server.negotiation import extensions
 from placement_server.policies.enforcer import list_rules
 from placement_server.web import fleet
 
 from .conftest import MakeApi
 from .rights import OPERATIONS, PAGES, PROJECT, PUBLIC, Operation, Who, may
-from .wsgi_client import Answer, Client
+from .wsgi_client import EXTENDED, Answer, Client
 
 ROLES = [
     frozenset(roles)
@@ -35,7 +34,6 @@ WIDER_SCOPES = (
     {"OpenStack-System-Scope": "all", "X-Project-Id": PROJECT},
     {"X-Domain-Id": "default"},
 )
-EXTENDED = f"placement 1.39, {extensions.SERVICE_TYPE} {extensions.MAX}"
 
 
 def ask(api: Client, operation: Operation, query: str, headers: dict[str, str]) -> Answer:
@@ -43,8 +41,8 @@ def ask(api: Client, operation: Operation, query: str, headers: dict[str, str]) 
         operation.method,
         operation.path + query,
         token=f"someone:{PROJECT}",
-        version=None,
-        headers={"OpenStack-API-Version": EXTENDED, "Content-Type": "application/json", **headers},
+        version=EXTENDED,
+        headers={"Content-Type": "application/json", **headers},
     )
 
 
@@ -107,6 +105,8 @@ def test_without_a_token_there_is_the_version_document_and_nothing_else(make_api
     api = make_api(placement_server__web_path=PAGES)
     assert api.get("/", token=None).status == 200
     for operation in OPERATIONS:
-        headers = {"OpenStack-API-Version": EXTENDED, "X-Roles": "admin", "X-User-Id": "admin"}
-        answer = api(operation.method, operation.path, token=None, version=None, headers=headers)
+        headers = {"X-Roles": "admin", "X-User-Id": "admin"}
+        answer = api(
+            operation.method, operation.path, token=None, version=EXTENDED, headers=headers
+        )
         assert answer.status == 401, operation

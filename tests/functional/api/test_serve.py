@@ -238,17 +238,6 @@ def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: Serve
     assert counted in text
 
 
-def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--workers", "4", migrated=False)
-    try:
-        for _ in range(20):
-            answer = requests.get(f"{server.url}/resource_classes", headers=ADMIN, timeout=60)
-            assert len(answer.json()["resource_classes"]) == 21
-    finally:
-        assert server.stop() == 0
-    assert "Traceback" not in server.output
-
-
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--workers", "1")
     try:

@@ -6,13 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from placement_server.negotiation import extensions
 from tests.fixtures.plain_trees import make_tree
 from tests.fixtures.sample_fleet import hosts
 
-from .wsgi_client import Client
-
-EXTENDED = {"OpenStack-API-Version": f"placement 1.39, {extensions.SERVICE_TYPE} 1.1"}
+from .wsgi_client import EXTENDED, Client
 
 
 def put_host(api: Client, body: Any) -> str:
@@ -21,7 +18,7 @@ def put_host(api: Client, body: Any) -> str:
 
 def tree(api: Client, root: str) -> Any:
     path = f"/provider_trees/{root}?include=usages"
-    return api.get(path, version=None, headers=EXTENDED).json
+    return api.get(path, version=EXTENDED).json
 
 
 def summed(api: Client, root: str) -> dict[str, Any]:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from placement_server.negotiation import extensions
 from placement_server.store.store import Store
 
 LATEST = "1.39"
+EXTENDED = f"{LATEST}, {extensions.SERVICE_TYPE} {extensions.MAX}"
+"""The newest version, with the extensions."""
 
 
 @dataclass(frozen=True, slots=True)

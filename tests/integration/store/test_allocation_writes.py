@@ -75,16 +75,6 @@ def test_project_user_and_type_follow_the_write_and_an_old_writer_keeps_the_type
     assert (record.project_id, record.user_id, record.consumer_type) == ("p2", "u2", "INSTANCE")
 
 
-def test_odd_characters_in_names_are_stored_as_they_are(store: Store) -> None:
-    provider, consumer = new_provider(store, {"VCPU": 8}), "it's 100% \\ odd \u2603"[:36]
-    write(store, set_of(consumer, {provider: {"VCPU": 1}}, project="%s'\"\\", user="\u2603"))
-    record, rows = store.read(allocations.of_consumer, consumer)
-    assert record is not None
-    assert (record.uuid, record.project_id, record.user_id) == (consumer, "%s'\"\\", "\u2603")
-    assert len(rows) == 1
-    store.write(allocations.delete, consumer)
-
-
 def test_a_large_request_is_written_in_pieces_that_add_up(store: Store) -> None:
     provider = new_provider(store, {"VCPU": 100_000})
     consumers = [set_of(new_uuid(), {provider: {"VCPU": 2}}, None) for _ in range(9000)]

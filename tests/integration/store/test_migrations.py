@@ -25,8 +25,6 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import (
     CapacityExceeded,
     ProviderNotFound,
-    SchemaOutOfDate,
-    SchemaRevisionUnknown,
 )
 from placement_server.store.providers import (
     aggregates,
@@ -201,22 +199,6 @@ def test_many_workers_that_start_on_an_empty_database_do_not_race(database_url: 
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(start, range(8))) == {21}
-
-
-def test_a_database_without_the_schema_is_refused_with_the_way_out(database_url: str) -> None:
-    with pytest.raises(SchemaOutOfDate, match="placement-manage db sync"):
-        Store.open(database_url, options=OPTIONS)
-
-
-def test_a_database_of_an_older_openstack_placement_is_refused_with_the_way_out(
-    openstack_url: str,
-) -> None:
-    engine = sa.create_engine(openstack_url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '422ece571366'")
-    engine.dispose()
-    with pytest.raises(SchemaRevisionUnknown, match="422ece571366"):
-        Store.open(openstack_url, options=SYNCED)
 
 
 def test_an_interrupted_first_sync_on_mysql_is_taken_up_again(mariadb_url: str) -> None:

@@ -15,13 +15,11 @@ from placement_server.store.changes import changes
 from placement_server.store.errors import (
     ResourceClassExists,
     ResourceClassNotFound,
-    StoreError,
 )
 from placement_server.store.providers import inventories, inventory_rows, traits
 from placement_server.store.schema.names import STANDARD_CLASS_IDS
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
-from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
 from tests.integration.store.conftest import new_provider, new_uuid, set_of
 
 
@@ -72,64 +70,6 @@ def test_a_class_number_that_is_used_again_is_not_taken_for_the_old_class(store:
     with pytest.raises(ResourceClassNotFound):
         other.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
     other.close()
-
-
-def test_each_write_appends_the_trees_it_touched(store: Store) -> None:
-    def newest() -> int:
-        return store.read(
-            lambda tx: tx.execute(sa.select(sa.func.max(changes_table.c.id))).scalar_one()
-        )
-
-    def since(last: int) -> list[tuple[int, int]]:
-        statement = sa.select(changes_table.c.root_provider_id, changes_table.c.kind).where(
-            changes_table.c.id > last
-        )
-        return store.read(lambda tx: sorted(tuple(row) for row in tx.execute(statement)))
-
-    root = new_provider(store, {"VCPU": 4})
-    child = new_provider(store, {"VCPU": 4}, parent=root)
-    other = new_provider(store, {"VCPU": 4})
-    ids = {
-        uuid: store.read(lambda tx, u=uuid: inventory_rows.of_provider(tx, u)[0].root_id)
-        for uuid in (root, child, other)
-    }
-    assert ids[child] == ids[root]
-    last = newest()
-    consumer = new_uuid()
-    amounts = {child: {"VCPU": 1}, other: {"VCPU": 1}}
-    store.write(allocations.write, [set_of(consumer, amounts)])
-    usage = sorted([(ids[root], USAGE), (ids[other], USAGE)])
-    assert since(last) == usage
-    last = newest()
-    store.write(allocations.delete, consumer)
-    assert since(last) == usage
-    last = newest()
-    store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=2)
-    store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=3)
-    assert since(last) == [(ids[root], STRUCTURE)]
-    last = newest()
-    store.write(traits.ensure, custom())
-    assert since(last) == [(0, NAMES)]
-    last = newest()
-    with pytest.raises(StoreError):
-        store.write(allocations.write, [set_of(consumer, {child: {"VCPU": 9}})])
-    assert since(last) == []
-
-
-def test_old_changes_are_pruned_and_the_newest_stay(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for _ in range(5):
-        new_provider(store)
-
-    def make_old(tx: changes.WriteTransaction) -> None:
-        tx.execute(sa.text("UPDATE changes SET created_at = '2020-01-01 00:00:00.000000'"))
-
-    store.write(make_old)
-    monkeypatch.setattr(changes, "KEPT_ROWS", 3)
-    assert store.write(changes.prune) > 0
-    left = store.read(lambda tx: tx.execute(sa.select(changes_table.c.id)).scalars().all())
-    assert len(left) == 3
 
 
 def test_a_writer_that_never_meets_a_multiple_prunes_as_well(

@@ -7,8 +7,6 @@ import pytest
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, usages
 from placement_server.store.errors import (
-    ProviderHasAllocations,
-    ProviderHasChildren,
     ProviderNotFound,
     ReservedTooLarge,
     ResourceClassNotFound,
@@ -40,23 +38,6 @@ def test_uuids_are_compared_exactly(store: Store) -> None:
         store.read(providers.get, uuid.upper())
 
 
-def test_a_provider_with_children_or_allocations_is_not_deleted(store: Store) -> None:
-    parent = new_provider(store)
-    child, consumer = new_provider(store, {"VCPU": 1}, parent=parent), new_uuid()
-    store.write(allocations.write, [set_of(consumer, {child: {"VCPU": 1}})])
-    with pytest.raises(ProviderHasChildren):
-        store.write(providers.delete, parent)
-    with pytest.raises(ProviderHasAllocations):
-        store.write(providers.delete, child)
-    store.write(allocations.delete, consumer)
-    store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=2)
-    store.write(aggregates.replace, child, [new_uuid()], generation=3)
-    store.write(providers.delete, child)
-    store.write(providers.delete, parent)
-    with pytest.raises(ProviderNotFound):
-        store.write(providers.delete, parent)
-
-
 def test_reserved_is_checked_before_the_class_exists(store: Store) -> None:
     provider = new_provider(store)
     with pytest.raises(ReservedTooLarge, match="greater than or equal to total"):
@@ -85,33 +66,6 @@ def test_huge_capacities_are_stored_and_claimed_from(store: Store) -> None:
     store.write(allocations.write, [set_of(new_uuid(), {provider: {"VCPU": 2**31 - 1}})])
     assert store.read(usages.of_provider, provider)[1] == {"VCPU": 2**31 - 1}
     assert store.read(inventory_rows.of_provider, provider)[1]["VCPU"].record == record
-
-
-def test_project_usages_come_by_type_with_the_number_of_consumers(store: Store) -> None:
-    provider, project = new_provider(store, {"VCPU": 99, "DISK_GB": 99}), new_uuid()
-    for number, kind in enumerate(["INSTANCE", "INSTANCE", "MIGRATION", None]):
-        write = set_of(
-            new_uuid(),
-            {provider: {"VCPU": 1 + number, "DISK_GB": 1}},
-            project=project,
-            user=f"user-{number}",
-            consumer_type=kind,
-        )
-        store.write(allocations.write, [write])
-    assert store.read(usages.of_project, project) == {"VCPU": 10, "DISK_GB": 4}
-    assert store.read(usages.of_project, project, "user-1") == {"VCPU": 2, "DISK_GB": 1}
-    assert store.read(usages.of_project, "nobody") == {}
-    by_type = store.read(usages.by_consumer_type, project)
-    assert {key: (use.consumer_count, dict(use.resources)) for key, use in by_type.items()} == {
-        "INSTANCE": (2, {"VCPU": 3, "DISK_GB": 2}),
-        "MIGRATION": (1, {"VCPU": 3, "DISK_GB": 1}),
-        "unknown": (1, {"VCPU": 4, "DISK_GB": 1}),
-    }
-    everything = store.read(usages.by_consumer_type, project, None, "all")
-    assert everything["all"].consumer_count == 4
-    assert set(store.read(usages.by_consumer_type, project, None, "unknown")) == {"unknown"}
-    assert set(store.read(usages.by_consumer_type, project, None, "MIGRATION")) == {"MIGRATION"}
-    assert store.read(usages.by_consumer_type, project, None, "NONE") == {}
 
 
 def test_filters_look_at_the_provider_itself(store: Store) -> None:

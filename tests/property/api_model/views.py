@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tests.functional.api.wsgi_client import Client
+from tests.functional.api.wsgi_client import EXTENDED, Client
 from tests.property.api_model.model import Model
 from tests.property.api_model.strategies import AGGREGATES, CLASSES, TRAITS
-
-_EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 
 
 def expected(model: Model, consumers: list[str], projects: list[str]) -> dict[str, Any]:
@@ -192,7 +190,7 @@ def _consumer(model: Model, uuid: str) -> dict[str, Any]:
 
 def shown(api: Client, path: str) -> Any:
     """What the service answers, in the form of `expected`."""
-    answer = api.get(path, headers=_EXTENDED)
+    answer = api.get(path, version=EXTENDED)
     if answer.status != 200:
         return answer.status
     body = answer.json

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..candidate_world import A1, UUID, build_world
-from ..wsgi_client import Answer, Client, claim_body
-
-EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
-
+from ..wsgi_client import EXTENDED, Answer, Client, claim_body
 
 QUESTIONS = [
     {"candidates": "resources=VCPU:3,MEMORY_MB:1024&limit=20"},
@@ -46,7 +43,7 @@ def allocations(held: dict[str, dict[str, int]]) -> dict[str, Any]:
 
 def what_if(api: Client, changes: list[Any], questions: list[Any], **options: Any) -> Answer:
     body = {"changes": changes, "questions": questions}
-    return api("POST", "/what_if", body, version=None, headers=EXTENDED, **options)
+    return api("POST", "/what_if", body, version=EXTENDED, **options)
 
 
 def answers(api: Client, changes: list[Any], questions: list[Any]) -> list[Any]:
@@ -60,7 +57,7 @@ def asked_directly(api: Client, questions: list[Any]) -> list[Any]:
     directly = []
     for question in questions:
         ((kind, query),) = question.items()
-        answer = api.get(f"{ROUTES[kind]}?{query}", version=None, headers=EXTENDED).json
+        answer = api.get(f"{ROUTES[kind]}?{query}", version=EXTENDED).json
         for tree in answer["trees"] if kind == "capacity" else ():
             # A copy that is only supposed has no name.
             tree["name"] = tree["name"] if tree["root"] in UUID.values() else None

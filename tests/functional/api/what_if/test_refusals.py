@@ -11,10 +11,9 @@ from placement_server.candidates.what_if.suppositions import MOST_ADDED
 
 from ..candidate_world import UNKNOWN, UUID
 from ..conftest import MakeApi
-from ..wsgi_client import Client
+from ..wsgi_client import EXTENDED, Client
 from .questions import (
     CONSUMERS,
-    EXTENDED,
     VCPU,
     answers,
     asked_directly,
@@ -137,6 +136,6 @@ HOSTILE: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("body", "pointer"), HOSTILE)
 def test_a_malformed_body_is_pointed_to(api: Client, body: Any, pointer: str) -> None:
-    answer = api("POST", "/what_if", body, version=None, headers=EXTENDED)
+    answer = api("POST", "/what_if", body, version=EXTENDED)
     assert answer.status == 400, answer.body
     assert answer.error["pointer"] == pointer

@@ -1,12 +1,63 @@
-"""Options of group `placement`: the search for candidates and the writing of claims."""
+"""Options of OpenStack Placement that have an effect here; `database` has those of the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
 
 from oslo_config import cfg
 
-GROUP = "placement"
+_INCOMPLETE: Final = "00000000-0000-0000-0000-000000000000"
 
-_INCOMPLETE = "00000000-0000-0000-0000-000000000000"
+_PATHS: Final = [
+    cfg.StrOpt(
+        "tempdir",
+        help="No effect; accepted so that an existing configuration stays valid.",
+    ),
+    cfg.StrOpt(
+        "pybasedir",
+        default=str(Path(__file__).resolve().parents[2]),
+        sample_default="<Path>",
+        help="Directory in which the Python package of the server is installed.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="$pybasedir",
+        help="Value of $state_path in other options. The server itself stores nothing there.",
+    ),
+    cfg.BoolOpt(
+        "log_options",
+        default=True,
+        help=(
+            "Log the values of all options at the level debug when the server starts. No effect "
+            "with `placement-server serve`."
+        ),
+    ),
+]
 
-OPTS = [
+_API: Final = [
+    cfg.StrOpt(
+        "auth_strategy",
+        default="keystone",
+        choices=[
+            ("keystone", "Keystone validates every token; see [keystone_authtoken]."),
+            (
+                "noauth2",
+                "The token is `user` or `user:project` and is not validated; the user `admin` may "
+                "do everything. For tests, and for a server that only trusted clients can reach.",
+            ),
+        ],
+        deprecated_group="DEFAULT",
+        help="""
+How callers are authenticated.
+
+No token is needed for the version document at `/`, and for the paths that
+`[placement_server]` sets for metrics, health checks and pages.
+""",
+    ),
+]
+
+_PLACEMENT: Final = [
     cfg.BoolOpt(
         "randomize_allocation_candidates",
         default=False,
@@ -78,3 +129,9 @@ one candidate of each host before a second candidate of any host.
 """,
     ),
 ]
+
+OPTS: Final[dict[str | None, list[cfg.Opt]]] = {
+    None: _PATHS,
+    "api": _API,
+    "placement": _PLACEMENT,
+}
