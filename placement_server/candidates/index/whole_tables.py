@@ -8,7 +8,7 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -208,17 +208,14 @@ def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) ->
 
 def _append_joined_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
     """Append the sets of traits, each given as a text."""
-    known_texts: dict[str, int] = {}
-    numbers = []
-    for _provider, text in rows:
-        number = known_texts.get(text)
-        if number is None:
-            members = tuple(sorted(map(int, text.split(","))))
-            number = known_texts[text] = columns.trait_sets.intern(members)
-        numbers.append(number)
-    slot, is_known = slots.of(_integers(provider for provider, _text in rows))
-    sets = np.full(slots.count, columns.trait_sets.intern(()), dtype=np.int64)
-    sets[slot[is_known]] = _integers(numbers)[is_known]
+    providers, texts = zip(*rows, strict=True) if rows else ((), ())
+    intern = columns.trait_sets.intern
+    numbers = {
+        text: intern(tuple(sorted(map(int, text.split(","))))) for text in dict.fromkeys(texts)
+    }
+    slot, is_known = slots.of(np.array(providers, dtype=np.int64))
+    sets = np.full(slots.count, intern(()), dtype=np.int64)
+    sets[slot[is_known]] = _integers(map(numbers.__getitem__, texts))[is_known]
     columns.trait_set.extend(sets)
 
 
@@ -228,10 +225,10 @@ def _append_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None
 
 
 def _append_aggregates(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
-    uuids = sorted({uuid for _provider, uuid in rows})
+    providers, members = zip(*rows, strict=True) if rows else ((), ())
+    uuids = sorted(set(members))
     rank = {uuid: number for number, uuid in enumerate(uuids)}
-    ids = _integers(provider for provider, _uuid in rows)
-    ranks = _integers(rank[uuid] for _provider, uuid in rows)
+    ids, ranks = np.array(providers, dtype=np.int64), _integers(map(rank.__getitem__, members))
     columns.aggregate_set.extend(_numbers(columns.aggregate_sets, slots, ids, ranks, uuids))
 
 
@@ -254,11 +251,10 @@ def _numbers(
     if names is not None:
         in_order = [names[member] for member in in_order]
     stops = np.cumsum(np.bincount(slot, minlength=slots.count)).tolist()
-    numbers, start, intern = [], 0, table.intern
-    for stop in stops:
-        numbers.append(intern(tuple(in_order[start:stop])))
-        start = stop
-    return np.array(numbers, dtype=np.int64)
+    sets = [tuple(in_order[start:stop]) for start, stop in pairwise((0, *stops))]
+    # hosts of one kind have equal sets
+    numbers = {members: table.intern(members) for members in dict.fromkeys(sets)}
+    return _integers(map(numbers.__getitem__, sets))
 
 
 def _integers(values: Iterable[int]) -> IntArray:
