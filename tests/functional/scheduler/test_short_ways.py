@@ -16,8 +16,8 @@ from compute_agent.testing.scheduler import SchedulerFixture
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
-SEARCH = 36
-CLAIM = {"compute_agent": 42, "placement_server": 49}
+SEARCH = 35
+CLAIM = {"compute_agent": 42, "placement_server": 48}
 
 INVENTORIES = {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}}
 QUERY = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1&required=COMPUTE_NODE&limit=10"
