@@ -16,7 +16,7 @@ from compute_agent.agent.rpc import RpcServer
 from compute_agent.cmd.manage import main as manage
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.placement.transports.transport import Request, Transport
+from compute_agent.placement.transports.transport import Request, Response, Transport, make_response
 from compute_agent.tracker.place import own_place
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
@@ -240,6 +240,36 @@ def new_operator(
         return Operator(tmp_path, view, database, name, options, capsys, extra)
 
     return make
+
+
+Answer = Callable[[Request, Callable[[Request], Response]], Response | None]
+"""What a test answers to a request instead of placement, if not `None`; it may ask placement."""
+
+
+def refusing(method: str, path: str, status: int) -> Answer:
+    """Refuse requests of one method whose path ends so."""
+    text = f'{{"errors": [{{"status": {status}, "title": "no", "detail": "as a test wants"}}]}}'
+
+    def answer(request: Request, _ask: Callable[[Request], Response]) -> Response | None:
+        refused = request.method == method and request.path.endswith(path)
+        return make_response(status, [], text) if refused else None
+
+    return answer
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
+    """Let a test answer requests to the placement of this process."""
+    forward = InProcessTransport.send
+
+    def install(answer: Answer) -> None:
+        def send(transport: InProcessTransport, request: Request) -> Response:
+            found = answer(request, lambda other: forward(transport, other))
+            return forward(transport, request) if found is None else found
+
+        monkeypatch.setattr(InProcessTransport, "send", send)
+
+    return install
 
 
 @pytest.fixture(scope="module")

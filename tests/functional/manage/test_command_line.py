@@ -4,6 +4,8 @@ import stat
 import subprocess
 import sys
 import tarfile
+import uuid
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 
 from compute_agent.cmd.agent import main as agent
 from compute_agent.cmd.manage import main as manage
-from tests.functional.manage.conftest import Operator
+from tests.functional.manage.conftest import Answer, Operator
+from tests.functional.manage.described_instances import described, instance
 
 pytestmark = pytest.mark.waiting
 
@@ -57,6 +60,64 @@ def test_the_help_of_every_command_has_its_exit_status_and_the_options_that_all_
     assert f"nova-manage placement {command}" in shown or command not in IN_NOVA
     for option in ("--config-file", "--dry-run", "--json", "--verbose", "--request-timeout"):
         assert option in shown
+
+
+ENDS = [
+    ("migrate_compute_inventory", (), 1, 4),
+    ("heal_allocations", ("INSTANCES",), 127, 3),
+    ("audit", ("INSTANCES", "--min-age=0"), 1, 1),
+    ("sync_aggregates", (), 127, 2),
+    ("rename", ("h", "i"), 2, 3),
+    ("delete-host", ("h",), 2, 3),
+    ("adopt", (str(uuid.uuid4()),), 2, 3),
+]
+"""Commands with arguments, and how they end with a wrong option and without placement."""
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "wrong_option", "no_placement"), ENDS, ids=COMMANDS
+)
+def test_every_command_tells_by_its_status_what_is_wrong(
+    offline: Operator,
+    answering: Callable[[Answer], None],
+    command: str,
+    arguments: tuple[str, ...],
+    wrong_option: int,
+    no_placement: int,
+) -> None:
+    offline.placement.new_host("h")
+    aggregates = offline.directory / "aggregates.yaml"
+    aggregates.write_text(f"[{{uuid: {uuid.uuid4()}, hosts: [h]}}]")
+    offline.configure(compute_scheduler={"aggregate_source": aggregates})
+    exist = described(offline, instance("h"))
+    arguments = tuple(exist if word == "INSTANCES" else word for word in arguments)
+    before = offline.dump()
+
+    assert offline.run(command, *arguments, "--nonsense").status == 127
+
+    def broken(*_args: object) -> None:
+        raise RuntimeError("broken")
+
+    answering(broken)
+    result = offline.run(command, *arguments)
+    assert result.status == 255
+    assert "Traceback" in result.err
+
+    offline.extra = ["--request-timeout=5"]
+    assert offline.run(command, *arguments).status == no_placement
+
+    offline.configure(DEFAULT={"update_resources_interval": "often"})
+    result = offline.run(command, *arguments)
+    assert result.status == wrong_option
+    assert "update_resources_interval" in result.err
+    assert offline.dump() == before
+
+
+@pytest.mark.parametrize(
+    "command", [("delete-host",), ("rename", "h"), ("adopt", "no-uuid"), ("no-such-command",)]
+)
+def test_127_for_bad_arguments(offline: Operator, command: tuple[str, ...]) -> None:
+    assert offline.run(*command).status == 127
 
 
 def test_130_for_a_command_that_is_interrupted(

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.virt.driver import CellUse, InstanceDevices
-from tests.functional.manage.conftest import REPOSITORY, Agent, Operator
+from tests.functional.manage.conftest import REPOSITORY, Agent, Answer, Operator
 from tests.functional.manage.described_instances import (
     FLAVOR,
     HOST_TRAITS,
@@ -50,6 +49,7 @@ def test_4_when_nothing_needs_healing_and_when_it_was_healed_before(offline: Ope
     assert offline.run("heal_allocations", file).status == 0
     before = offline.dump()
     assert offline.run("heal_allocations", file).status == 4
+    assert offline.run("heal_allocations", file, "--dry-run").status == 4
     assert offline.dump() == before
 
 
@@ -63,46 +63,35 @@ def test_a_dry_run_ends_with_6_and_writes_nothing(offline: Operator) -> None:
     assert offline.dump() == before
 
 
-def test_a_dry_run_ends_with_4_when_nothing_needs_healing(offline: Operator) -> None:
+@pytest.mark.parametrize(
+    ("held", "consumer_type", "fields", "wanted"),
+    [
+        ({"VCPU": 1, "DISK_GB": 10}, "INSTANCE", {}, NEED),
+        ({"VCPU": 1}, None, {}, NEED),
+        (NEED, "INSTANCE", {"project_id": "p", "user_id": "u"}, NEED),
+        ({}, "INSTANCE", {"is_bfv": True}, {"VCPU": 2, "MEMORY_MB": 512}),
+    ],
+    ids=["part", "without a type", "of another owner", "boots from a volume"],
+)
+def test_what_an_instance_lacks_is_added_and_the_rest_stays(
+    offline: Operator,
+    held: dict[str, int],
+    consumer_type: str | None,
+    fields: dict[str, Any],
+    wanted: dict[str, int],
+) -> None:
     root = flat_host(offline.placement)
-    guest = instance("flat")
-    offline.placement.claim({root: NEED}, guest["uuid"])
-    before = offline.dump()
-    assert offline.run("heal_allocations", described(offline, guest), "--dry-run").status == 4
-    assert offline.dump() == before
-
-
-def test_only_what_is_missing_is_added_and_the_rest_stays(offline: Operator) -> None:
-    root = flat_host(offline.placement)
-    guest = instance("flat")
-    offline.placement.claim({root: {"VCPU": 1, "DISK_GB": 10}}, guest["uuid"])
+    guest = instance("flat", **fields)
+    if held:
+        offline.placement.claim({root: held}, guest["uuid"], consumer_type)
     assert offline.run("heal_allocations", described(offline, guest)).status == 0
-    assert offline.placement.held(guest["uuid"]) == {root: NEED}
-
-
-def test_an_instance_of_another_owner_is_given_to_its_own(offline: Operator) -> None:
-    root = flat_host(offline.placement)
-    guest = instance("flat", project_id="p", user_id="u")
-    offline.placement.claim({root: NEED}, guest["uuid"])
-    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert offline.placement.held(guest["uuid"]) == {root: wanted}
     record = consumer(offline.placement, guest["uuid"])
-    assert (record["project_id"], record["user_id"]) == ("p", "u")
-    assert offline.placement.held(guest["uuid"]) == {root: NEED}
-
-
-def test_an_instance_that_boots_from_a_volume_gets_no_disk(offline: Operator) -> None:
-    root = flat_host(offline.placement)
-    guest = instance("flat", is_bfv=True)
-    assert offline.run("heal_allocations", described(offline, guest)).status == 0
-    assert offline.placement.held(guest["uuid"]) == {root: {"VCPU": 2, "MEMORY_MB": 512}}
-
-
-def test_a_consumer_without_type_becomes_an_instance_when_it_is_healed(offline: Operator) -> None:
-    root = flat_host(offline.placement)
-    guest = instance("flat")
-    offline.placement.claim({root: {"VCPU": 1}}, guest["uuid"], None)
-    assert offline.run("heal_allocations", described(offline, guest)).status == 0
-    assert consumer(offline.placement, guest["uuid"])["consumer_type"] == "INSTANCE"
+    assert record["consumer_type"] == "INSTANCE"
+    assert [record[name] for name in ("project_id", "user_id")] == [
+        guest["project_id"],
+        guest["user_id"],
+    ]
 
 
 def test_on_a_nested_host_cpus_and_memory_come_from_one_cell(offline: Operator) -> None:
@@ -116,29 +105,24 @@ def test_on_a_nested_host_cpus_and_memory_come_from_one_cell(offline: Operator) 
     assert amounts == {"VCPU": 2, "MEMORY_MB": 512}
 
 
-@pytest.mark.parametrize("cell", [0, 1])
-def test_the_cell_is_the_one_that_the_guest_is_on(offline: Operator, cell: int) -> None:
-    root, *cells = nested_host(offline.placement)
-    guest = instance("nested", devices={"cells": [{"cell": cell, "vcpus": 2, "memory_mib": 512}]})
-    assert offline.run("heal_allocations", described(offline, guest)).status == 0
-    assert offline.placement.held(guest["uuid"]) == {
-        root: {"DISK_GB": 10},
-        cells[cell]: {"VCPU": 2, "MEMORY_MB": 512},
-    }
-
-
-def test_a_guest_on_two_cells_holds_on_each_what_it_has_there(offline: Operator) -> None:
-    root, zero, one_ = nested_host(offline.placement)
+@pytest.mark.parametrize("uses", [[(2, 512), None], [None, (2, 512)], [(1, 384), (1, 128)]])
+def test_a_guest_holds_on_each_cell_what_it_has_there(
+    offline: Operator, uses: list[tuple[int, int] | None]
+) -> None:
+    root, *providers = nested_host(offline.placement)
     cells = [
-        {"cell": 0, "vcpus": 1, "memory_mib": 384},
-        {"cell": 1, "vcpus": 1, "memory_mib": 128},
+        {"cell": cell, "vcpus": use[0], "memory_mib": use[1]}
+        for cell, use in enumerate(uses)
+        if use
     ]
     guest = instance("nested", devices={"cells": cells})
     assert offline.run("heal_allocations", described(offline, guest)).status == 0
     assert offline.placement.held(guest["uuid"]) == {
         root: {"DISK_GB": 10},
-        zero: {"VCPU": 1, "MEMORY_MB": 384},
-        one_: {"VCPU": 1, "MEMORY_MB": 128},
+        **{
+            providers[use["cell"]]: {"VCPU": use["vcpus"], "MEMORY_MB": use["memory_mib"]}
+            for use in cells
+        },
     }
 
 
@@ -297,33 +281,20 @@ def test_the_audit_reads_the_same_file(offline: Operator) -> None:
 
 
 def test_an_instance_that_changes_meanwhile_is_looked_at_again(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
+    offline: Operator, answering: Callable[[Answer], None]
 ) -> None:
     root = flat_host(offline.placement)
     guest = instance("flat")
-    forward = InProcessTransport.send
     raced: list[str] = []
 
-    def send(self: InProcessTransport, request: Request) -> Response:
-        if (
-            request.method == "PUT"
-            and request.path == f"/allocations/{guest['uuid']}"
-            and not raced
-        ):
+    def race(request: Request, _ask: Callable[[Request], Response]) -> None:
+        if request.method == "PUT" and not raced:
             raced.append(request.path)
-            body = {
-                "allocations": {root: {"resources": {"VCPU": 2}}},
-                "project_id": "a-project",
-                "user_id": "a-user",
-                "consumer_generation": None,
-                "consumer_type": "INSTANCE",
-            }
-            assert forward(self, Request("PUT", request.path, (1, 39), body)).status == 204
-        return forward(self, request)
+            offline.placement.claim({root: {"VCPU": 2}}, guest["uuid"])
 
-    monkeypatch.setattr(InProcessTransport, "send", send)
+    answering(race)
     assert offline.run("heal_allocations", described(offline, guest)).status == 0
-    assert raced
+    assert raced == [f"/allocations/{guest['uuid']}"]
     assert offline.placement.held(guest["uuid"]) == {root: NEED}
 
 

@@ -4,7 +4,6 @@ import json
 import signal
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -290,45 +289,3 @@ def test_only_the_root_of_a_hosts_tree_is_adopted(operator: Operator) -> None:
     for uuid_ in (child, shared, str(uuid.uuid4())):
         assert operator.run("adopt", uuid_).status == 4
     assert not (operator.state / "compute_id").exists()
-
-
-# -- what all have -------------------------------------------------------------------------------
-
-COMMANDS = [("delete-host", "h"), ("rename", "h", "i"), ("adopt", str(uuid.uuid4()))]
-names = [command[0] for command in COMMANDS]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=names)
-def test_2_for_a_configuration_that_cannot_be_used(
-    offline: Operator, command: tuple[str, ...]
-) -> None:
-    offline.configure(DEFAULT={"update_resources_interval": "often"})
-    assert offline.run(*command).status == 2
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=names)
-def test_3_for_a_placement_that_does_not_answer(
-    offline: Operator, command: tuple[str, ...]
-) -> None:
-    offline.extra = ["--request-timeout=5"]
-    assert offline.run(*command).status == 3
-
-
-@pytest.mark.parametrize(
-    "command", [("delete-host",), ("rename", "h"), ("adopt", "no-uuid"), ("no-such-command",)]
-)
-def test_127_for_bad_arguments(offline: Operator, command: tuple[str, ...]) -> None:
-    assert offline.run(*command).status == 127
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=names)
-def test_255_and_a_traceback_for_a_defect(
-    offline: Operator, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_args: object) -> Path:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr("compute_agent.cmd.manage.hosts.report_client", broken)
-    result = offline.run(*command)
-    assert result.status == 255
-    assert "Traceback" in result.err

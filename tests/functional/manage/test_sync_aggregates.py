@@ -1,14 +1,12 @@
 """`sync_aggregates`: hosts are in placement's aggregates as the source lists them."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import yaml
 
-from compute_agent.placement.transports.in_process import InProcessTransport
-from compute_agent.placement.transports.transport import Request, Response, make_response
-from tests.functional.manage.conftest import Operator
+from tests.functional.manage.conftest import Answer, Operator, refusing
 
 pytestmark = pytest.mark.waiting
 
@@ -98,62 +96,29 @@ def test_5_for_a_name_that_is_no_hosts(operator: Operator) -> None:
     assert operator.run("sync_aggregates").status == 5
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, method: str, aspect: str, status: int) -> None:
-    """Let placement refuse requests of one kind."""
-    forward = InProcessTransport.send
-    text = f'{{"errors": [{{"status": {status}, "title": "no", "detail": "as the test wants"}}]}}'
-
-    def send(self: InProcessTransport, request: Request) -> Response:
-        if request.method == method and request.path.endswith(aspect):
-            return make_response(status, [], text)
-        return forward(self, request)
-
-    monkeypatch.setattr(InProcessTransport, "send", send)
-
-
 def test_3_for_a_provider_whose_aggregates_cannot_be_written(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
+    offline: Operator, answering: Callable[[Answer], None]
 ) -> None:
     offline.placement.new_host(offline.name)
     list_hosts(offline, {AZ: [offline.name]})
-    refuse(monkeypatch, "PUT", "/aggregates", 400)
+    answering(refusing("PUT", "/aggregates", 400))
     result = offline.run("sync_aggregates", "--json")
     assert result.status == 3
     assert result.document["problems"][0]["host"] == offline.name
 
 
 def test_2_for_an_answer_that_was_not_expected(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
+    offline: Operator, answering: Callable[[Answer], None]
 ) -> None:
     offline.placement.new_host(offline.name)
     list_hosts(offline, {AZ: [offline.name]})
-    refuse(monkeypatch, "GET", "/aggregates", 400)
+    answering(refusing("GET", "/aggregates", 400))
     result = offline.run("sync_aggregates", "--json")
     assert result.status == 2
-    assert "as the test wants" in result.document["failure"]
-
-
-def test_2_for_a_placement_that_does_not_answer(offline: Operator) -> None:
-    list_hosts(offline, {AZ: [offline.name]})
-    offline.extra = []
-    assert offline.run("sync_aggregates").status == 2
+    assert "as a test wants" in result.document["failure"]
 
 
 def test_127_without_a_source_or_with_one_that_cannot_be_read(offline: Operator) -> None:
     assert offline.run("sync_aggregates").status == 127
     offline.configure(compute_scheduler={"aggregate_source": "/no/such/file"})
     assert offline.run("sync_aggregates").status == 127
-    assert offline.run("sync_aggregates", "--nonsense").status == 127
-
-
-def test_255_and_a_traceback_for_a_defect(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_args: object) -> None:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr("compute_agent.cmd.manage.aggregates.AggregateSync.run", broken)
-    list_hosts(offline, {AZ: []})
-    result = offline.run("sync_aggregates")
-    assert result.status == 255
-    assert "Traceback" in result.err
