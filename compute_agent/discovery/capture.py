@@ -148,8 +148,6 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
     :raises DiscoveryError: (FactUnreadable, FactMalformed) `directory` is not a whole capture.
     """
     description = _read_description(directory)
-    source = discovery_of(directory, with_nvml=with_nvml)
-    topology = source.discover(hostname=hostname or description.get("hostname"))
     try:
         disk = fact_of(DiskStore | None, description.get("disk"))
         namespaces = fact_of(tuple[PmemNamespace, ...] | None, description.get("pmem"))
@@ -157,6 +155,8 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
         shown = {name: description.get(name) for name in ("disk", "pmem")}
         expectation = f"disk with path and size_bytes, pmem with namespaces ({error})"
         raise FactMalformed(str(directory / DESCRIPTION), repr(shown), expectation) from error
+    source = discovery_of(directory, with_nvml=with_nvml)
+    topology = source.discover(hostname=hostname or description.get("hostname"))
     return replace(topology, disk=disk, pmem=namespaces)
 
 

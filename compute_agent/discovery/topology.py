@@ -8,13 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final, Protocol
 
 from compute_agent.discovery.disk import DiskSource, measure
-from compute_agent.discovery.facts import (
-    CellId,
-    HostTopology,
-    NumaCell,
-    PciAddress,
-    PhysicalGpu,
-)
+from compute_agent.discovery.facts import CellId, HostTopology, NumaCell, PciAddress, PhysicalGpu
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 from compute_agent.discovery.sysfs import cells, cpus, encryption, gpus, memory, nics, pci
 from compute_agent.discovery.sysfs.reader import PROCFS, SYSFS, Machine, ReadFile, read_file

@@ -24,15 +24,7 @@ from compute_agent.provider_tree.inventory import complete_inventory
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable
-from compute_agent.state.shapes import (
-    TEXT,
-    WHOLE,
-    Shape,
-    list_of,
-    map_of,
-    object_of,
-    text_or_null,
-)
+from compute_agent.state.shapes import TEXT, WHOLE, Shape, list_of, map_of, object_of, text_or_null
 
 LOG = logging.getLogger(__name__)
 

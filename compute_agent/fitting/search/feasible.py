@@ -11,13 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from compute_agent.fitting.guest import LEGACY, REQUIRED, SOCKET
-from compute_agent.fitting.search.coverage import (
-    Demand,
-    Supply,
-    most_helpful,
-    narrowed,
-    shortages,
-)
+from compute_agent.fitting.search.coverage import Demand, Supply, most_helpful, narrowed, shortages
 from compute_agent.fitting.search.device_supply import DeviceSupply, GuestCells
 from compute_agent.fitting.search.matching import Matching, bits, covering
 

@@ -16,11 +16,7 @@ from compute_agent.placement.allocations.amounts import (
     shortfalls,
     subtract,
 )
-from compute_agent.placement.connection import (
-    CONSUMER_TYPE,
-    Connection,
-    parse_version,
-)
+from compute_agent.placement.connection import CONSUMER_TYPE, Connection, parse_version
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import NoCapacity, age_of, shortage_in
 from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response

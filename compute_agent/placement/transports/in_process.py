@@ -12,11 +12,7 @@ from compute_agent import errors, extras
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
-from compute_agent.placement.transports.transport import (
-    Request,
-    Response,
-    make_response,
-)
+from compute_agent.placement.transports.transport import Request, Response, make_response
 
 
 class InProcessTransport:

@@ -15,12 +15,7 @@ import pytest
 
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 from tests.fixtures.placement import free_port
-from tests.functional.agent.processes import (
-    AgentProcess,
-    PlacementProcess,
-    eventually,
-    read_url,
-)
+from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually, read_url
 
 pytestmark = pytest.mark.waiting
 

@@ -10,12 +10,7 @@ import pytest
 
 from tests.data.machines import make
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
-from tests.functional.agent.processes import (
-    AgentProcess,
-    PlacementProcess,
-    eventually,
-    running,
-)
+from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually, running
 
 pytestmark = pytest.mark.waiting
 

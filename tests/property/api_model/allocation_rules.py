@@ -9,12 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from tests.property.api_model.model import Entry, Record, as_json
 from tests.property.api_model.service import Service
-from tests.property.api_model.strategies import (
-    CONSUMERS,
-    NOBODY,
-    OFF,
-    STOCK,
-)
+from tests.property.api_model.strategies import CONSUMERS, NOBODY, OFF, STOCK
 
 
 class AllocationRules(Service):

@@ -19,14 +19,7 @@ from placement_server.candidates.query.query import parse
 from placement_server.candidates.service import CandidateService
 from placement_server.store.errors import StoreError
 from tests.fixtures.memory_stores import memory_store
-from tests.property.candidates.writes import (
-    CLASSES,
-    CUSTOM,
-    ONE_WRITE,
-    UUIDS,
-    Write,
-    write,
-)
+from tests.property.candidates.writes import CLASSES, CUSTOM, ONE_WRITE, UUIDS, Write, write
 
 
 def exchange_trait(provider: str, old: str, new: str) -> list[Write]:

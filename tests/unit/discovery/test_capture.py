@@ -12,13 +12,7 @@ from compute_agent.discovery import capture as capture_module
 from compute_agent.discovery.capture import capture, replay
 from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import (
-    GpuInstance,
-    MigDevice,
-    MigProfile,
-    NvLink,
-    VgpuType,
-)
+from compute_agent.discovery.facts import GpuInstance, MigDevice, MigProfile, NvLink, VgpuType
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json
 from compute_agent.discovery.sysfs.reader import read_file
@@ -112,7 +106,14 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"format": 99}', '{"format": 1, "nvml": [{"nonsense": 1}]}']
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 99}',
+        '{"format": 1, "nvml": [{"nonsense": 1}]}',
+        '{"format": 1, "disk": {"path": 5, "size_bytes": 5}}',
+    ],
 )
 def test_a_damaged_description_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "capture.json").write_text(text)

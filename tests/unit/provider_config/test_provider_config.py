@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.provider_config.additions import (
-    MergeResult,
-    ProviderConfigException,
-    merge,
-)
+from compute_agent.provider_config.additions import MergeResult, ProviderConfigException, merge
 from compute_agent.provider_config.merger import ProviderConfigMerger, load
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger

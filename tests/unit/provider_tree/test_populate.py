@@ -2,11 +2,7 @@
 
 import pytest
 
-from compute_agent.provider_tree import (
-    ProviderTree,
-    Resource,
-    child_uuid,
-)
+from compute_agent.provider_tree import ProviderTree, Resource, child_uuid
 from tests.unit.provider_tree.trees import OTHER, ROOT, names
 
 

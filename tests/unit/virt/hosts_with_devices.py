@@ -19,11 +19,7 @@ from compute_agent.discovery.facts import (
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
-from compute_agent.virt.layout.options import (
-    GpuOptions,
-    MdevTypeOptions,
-    PciOptions,
-)
+from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions
 from compute_agent.virt.layout.wanted import HostLayout
 
 from .wanted_providers import names

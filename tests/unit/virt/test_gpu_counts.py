@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compute_agent.discovery.facts import (
-    MigDevice,
-    PciAddress,
-)
+from compute_agent.discovery.facts import MigDevice, PciAddress
 from compute_agent.virt.layout import lay_out
-from compute_agent.virt.layout.options import (
-    MdevTypeOptions,
-)
+from compute_agent.virt.layout.options import MdevTypeOptions
 
-from .hosts_with_devices import (
-    a_gpu,
-    devices,
-    gpu_options,
-    host,
-    offering,
-    pci,
-)
+from .hosts_with_devices import a_gpu, devices, gpu_options, host, offering, pci
 from .wanted_providers import named, totals
 
 

@@ -15,11 +15,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.discovery.facts import (
-    HostTopology,
-    MemoryEncryption,
-    PciAddress,
-)
+from compute_agent.discovery.facts import HostTopology, MemoryEncryption, PciAddress
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse

@@ -6,15 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from compute_agent.discovery.facts import (
-    Mdev,
-    PciAddress,
-    VgpuType,
-)
+from compute_agent.discovery.facts import Mdev, PciAddress, VgpuType
 from compute_agent.virt.layout import lay_out
-from compute_agent.virt.layout.options import (
-    MdevTypeOptions,
-)
+from compute_agent.virt.layout.options import MdevTypeOptions
 
 from .hosts_with_devices import (
     ADDRESS,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compute_agent.discovery.facts import (
-    MemoryEncryption,
-)
+import pytest
+
+from compute_agent.discovery.facts import MemoryEncryption
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.wanted import WantedProvider
 
-from .hosts_with_devices import (
-    NOTHING,
-)
+from .hosts_with_devices import NOTHING
 
 
 class TestMemoryEncryption:
@@ -34,22 +32,42 @@ class TestMemoryEncryption:
         assert (record.total, record.max_unit) == (400, 1)
         assert found["host1_amd_sev_es"].traits == {"HW_CPU_X86_AMD_SEV_ES"}
 
-    def test_where_snp_is_there_es_is_not_offered(self) -> None:
-        facts = MemoryEncryption(amd_sev_es=True, amd_sev_snp=True, capacity=(("sev_es", 99),))
-        assert list(self.providers(facts)) == ["host1_amd_sev_snp"]
-
-    def test_a_kind_without_contexts_has_no_provider(self) -> None:
-        assert not self.providers(MemoryEncryption(amd_sev=True))
-
-    def test_the_operators_number_of_tdx_guests_goes_before_the_kernels(self) -> None:
-        facts = MemoryEncryption(intel_tdx=True, capacity=(("tdx", 30),))
-        total = {
-            tdx: self.providers(facts, tdx)["host1_intel_tdx"]
-            .inventory["MEM_ENCRYPTION_CONTEXT"]
-            .total
-            for tdx in (None, 12)
-        }
-        assert total == {None: 30, 12: 12}
+    @pytest.mark.parametrize(
+        ("facts", "tdx", "totals"),
+        [
+            (MemoryEncryption(amd_sev=True), None, {}),
+            (
+                MemoryEncryption(amd_sev_es=True, amd_sev_snp=True, capacity=(("sev_es", 99),)),
+                None,
+                {"host1_amd_sev_snp": 99},
+            ),
+            (
+                MemoryEncryption(intel_tdx=True, capacity=(("tdx", 30),)),
+                None,
+                {"host1_intel_tdx": 30},
+            ),
+            (
+                MemoryEncryption(intel_tdx=True, capacity=(("tdx", 30),)),
+                12,
+                {"host1_intel_tdx": 12},
+            ),
+            (MemoryEncryption(intel_tdx=True), 64, {"host1_intel_tdx": 64}),
+        ],
+        ids=[
+            "a kind without contexts has no provider",
+            "where SNP is there ES is not offered",
+            "as many guests of TDX as the kernel has keys for",
+            "no more of them than the operator says",
+            "as many as the operator says where the kernel reports no keys",
+        ],
+    )
+    def test_contexts(
+        self, facts: MemoryEncryption, tdx: int | None, totals: dict[str, int]
+    ) -> None:
+        assert {
+            name: provider.inventory["MEM_ENCRYPTION_CONTEXT"].total
+            for name, provider in self.providers(facts, tdx).items()
+        } == totals
 
     def test_more_tdx_guests_than_the_kernel_has_keys_for_are_not_reported(self) -> None:
         facts = MemoryEncryption(intel_tdx=True, capacity=(("tdx", 15),))
@@ -59,8 +77,3 @@ class TestMemoryEncryption:
         (unmet,) = lay_out("host1", topology, LayoutOptions(tdx_guests=64)).unmet_options
         assert "num_intel_tdx_guests is 64" in str(unmet)
         assert unmet.value == "15"
-
-    def test_a_kernel_that_reports_no_keys_leaves_the_number_to_the_operator(self) -> None:
-        facts = MemoryEncryption(intel_tdx=True)
-        record = self.providers(facts, 64)["host1_intel_tdx"].inventory["MEM_ENCRYPTION_CONTEXT"]
-        assert record.total == 64

@@ -10,17 +10,9 @@ import pytest
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.device_spec import parse_device_specs
-from compute_agent.virt.layout.options import (
-    NicOptions,
-    PciOptions,
-)
+from compute_agent.virt.layout.options import NicOptions, PciOptions
 
-from .hosts_with_devices import (
-    NOTHING,
-    PF0,
-    devices,
-    nic_host,
-)
+from .hosts_with_devices import NOTHING, PF0, devices, nic_host
 from .wanted_providers import named, totals
 
 

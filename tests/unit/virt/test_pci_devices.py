@@ -10,16 +10,9 @@ import pytest
 
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.device_spec import parse_device_specs
-from compute_agent.virt.layout.options import (
-    PciOptions,
-)
+from compute_agent.virt.layout.options import PciOptions
 
-from .hosts_with_devices import (
-    PF0,
-    devices,
-    nic_host,
-    pci,
-)
+from .hosts_with_devices import PF0, devices, nic_host, pci
 from .wanted_providers import named, totals
 
 

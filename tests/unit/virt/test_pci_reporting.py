@@ -24,7 +24,7 @@ from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.devices import nics
 from compute_agent.virt.layout.options import PciOptions
 
-from .hosts import NAME, ROOT, Host, consumer, content, held_of
+from .hosts import NAME, ROOT, Host, content
 
 SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=2, vfs_per_pf=4)
 VFS = "CUSTOM_PCI_8086_1889"
@@ -71,18 +71,6 @@ class TestSwitchingItOn:
         host.change(pci=on())
         host.update()
         assert host.totals(PORT) == {VFS: 4}
-
-    def test_a_guest_gets_what_it_holds_beside_what_it_had(self, host: Host) -> None:
-        guest(host, VF0, VF1, OTHER_VF)
-        host.change(pci=on())
-        before = {GUEST: consumer(**{ROOT: {"VCPU": 2}}), STRANGER: consumer(**{ROOT: {"VCPU": 1}})}
-        after = healed(host, before)
-        assert held_of(after[GUEST]) == {
-            ROOT: {"VCPU": 2},
-            host.provider(PORT).uuid: {VFS: 2},
-            host.provider("_0000:81:00.0").uuid: {VFS: 1},
-        }
-        assert after[STRANGER] == before[STRANGER]
 
     def test_a_guest_without_allocations_here_is_left_to_the_audit_with_a_warning(
         self, host: Host, caplog: pytest.LogCaptureFixture

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.discovery.facts import (
-    Mdev,
-    MdevType,
-    PciAddress,
-)
+from compute_agent.discovery.facts import Mdev, MdevType, PciAddress
 from compute_agent.provider_tree import child_uuid
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse

@@ -13,12 +13,7 @@ from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.device_spec import parse_device_specs
-from compute_agent.virt.layout.options import (
-    GpuOptions,
-    MdevTypeOptions,
-    NicOptions,
-    PciOptions,
-)
+from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, NicOptions, PciOptions
 from tests.data.make_two_cells import TWO_CELLS
 
 PORT = PciAddress("0000:18:00.0")

@@ -19,13 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from compute_agent.discovery.facts import (
-    GpuVf,
-    HostTopology,
-    MigDevice,
-    PciAddress,
-    PhysicalGpu,
-)
+from compute_agent.discovery.facts import GpuVf, HostTopology, MigDevice, PciAddress, PhysicalGpu
 from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.application import UNHEALTHY
