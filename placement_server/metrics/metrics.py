@@ -21,7 +21,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 from sqlalchemy import event
-from sqlalchemy.pool import Pool, QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, Pool, QueuePool
 
 from placement_server.store.store import Store
 
@@ -125,14 +125,26 @@ def observe_pools(store: Store) -> None:
         _observe(engine.pool)
 
 
+def _on_checkout(_connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
+    if (info := record.record_info) is not None:
+        info["is_in_use"] = True
+    POOL_IN_USE.inc()
+
+
+def _on_checkin(_connection: object, record: ConnectionPoolEntry) -> None:
+    # one that could not be made is given back too
+    if record.record_info and record.record_info.pop("is_in_use", False):
+        POOL_IN_USE.dec()
+
+
 def _observe(pool: Pool) -> None:
     def add(gauge: Gauge, amount: int) -> Callable[..., None]:
         return lambda *_: gauge.inc(amount)
 
     event.listen(pool, "connect", add(POOL_OPEN, 1))
     event.listen(pool, "close", add(POOL_OPEN, -1))
-    event.listen(pool, "checkout", add(POOL_IN_USE, 1))
-    event.listen(pool, "checkin", add(POOL_IN_USE, -1))
+    event.listen(pool, "checkout", _on_checkout)
+    event.listen(pool, "checkin", _on_checkin)
     if not isinstance(pool, QueuePool):
         return
     # Connections of the start are in the pool already.

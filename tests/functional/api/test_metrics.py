@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, generate_latest
 
 from compute_agent.agent import metrics as agent_metrics
@@ -17,6 +21,8 @@ from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollect
 from compute_agent.tracker.status import FeedState, StatusBoard
 from placement_server.cmd import audit
 from placement_server.conf import InvalidConfiguration, new_config
+from placement_server.metrics.metrics import observe_pools
+from placement_server.store.store import Store
 from tests.fixtures.promtool import needs_promtool, promtool
 
 from .candidate_world import A1, A2, PATH, UNKNOWN, UUID, build_world
@@ -150,6 +156,21 @@ def test_connections_are_counted_while_they_are_in_use(api: Client) -> None:
     before = value(scrape(api), in_use)
     with api.store.engine.connect():
         assert value(scrape(api), in_use) == (before or 0) + 1
+    assert value(scrape(api), in_use) == before
+
+
+def test_connections_that_could_not_be_made_were_not_in_use(api: Client, tmp_path: Path) -> None:
+    in_use = "placement_database_connections_in_use"
+    before = value(scrape(api), in_use)
+    lost = sa.create_engine(f"sqlite:///{tmp_path}/lost/placement.db")
+    observe_pools(cast("Store", SimpleNamespace(all_engines=lambda: [lost])))
+    (tmp_path / "lost").mkdir()
+    with lost.connect() as connection:
+        assert value(scrape(api), in_use) == (before or 0) + 1
+        connection.invalidate()
+    shutil.rmtree(tmp_path / "lost")
+    with pytest.raises(sa.exc.OperationalError):
+        lost.connect()
     assert value(scrape(api), in_use) == before
 
 
