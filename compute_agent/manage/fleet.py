@@ -37,8 +37,8 @@ _MEMBER_OF: Final = (1, 32)
 """The microversion from which on conditions on aggregates may be negated."""
 _MESSAGE_LENGTH: Final = 500
 _SILENCE: Final = (
-    "its agent is not heard: it does not run, or cannot use placement or the message bus "
-    "(`compute-agent doctor` there)"
+    "its agent is not heard: it does not run, or cannot use its hypervisor, placement or the "
+    "message bus (`compute-agent doctor` there)"
 )
 
 Announced = Mapping[str, Any]
@@ -333,9 +333,13 @@ def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[
     broken_devices = [provider.name for provider in tree if UNHEALTHY in provider.traits]
     if broken_devices:
         yield f"{count_of(len(broken_devices), 'broken device')}: {', '.join(broken_devices)}"
+    for provider in tree:
+        if provider.holders:
+            yield f"{provider.name} is gone, held by {provider.named_holders}"
     over = [
         f"{resource_class} of {provider.name} by {-line.free}"
         for provider in tree
+        if not provider.holders
         for resource_class, line in provider.inventories.items()
         if line.free < 0
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement.connection import Connection
@@ -15,6 +15,9 @@ from compute_agent.placement.transports.transport import Request
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 
 LOG = logging.getLogger(__name__)
+
+_NAMED: Final = 2
+"""So many consumers of a device that is gone are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ class ProviderLines:
     aggregates: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def named_holders(self) -> str:
+        """A few of the holders, and how many more there are."""
+        more = f" and {rest} more" if (rest := len(self.holders) - _NAMED) > 0 else ""
+        return ", ".join(self.holders[:_NAMED]) + more
 
 
 def inventory_lines(

@@ -29,8 +29,8 @@ REMEDIES = {
     EventKind.UPDATE_REJECTED: "What placement accepted is in place, the rest is tried again in "
     "the next pass. `compute-agent plan` shows what is missing.",
     EventKind.PLACEMENT_UNAVAILABLE: "The agent goes on and reports when placement answers again.",
-    EventKind.PLACEMENT_UNAUTHORIZED: "Check the user, password, role and endpoint of group "
-    "[placement] and the service catalogue.",
+    EventKind.PLACEMENT_UNAUTHORIZED: "The user is that of group [placement]; `compute-agent "
+    "doctor` looks for the reason.",
     EventKind.INVALID_CONFIGURATION: "Nothing is reported for this node until it is corrected.",
     EventKind.COMPLETED_IN_PART: "The rest of the tree is reported; correct the files and send "
     "SIGHUP.",

@@ -254,11 +254,11 @@ class ResourceTracker:
                     self._attempt(node, attempt, on_first)
                 except Exception as exception:  # noqa: BLE001 - every failure is judged below
                     attempt.error = exception
-                    if not attempt.tally.requests:
-                        self._show_life(node)
             decision = self._decide(node, attempt)
             node.state = decision.state
             self._account(node, attempt, decision)
+            if attempt.error is not None and not isinstance(attempt.error, errors.PlacementError):
+                self._show_life(node)
             if decision.action is Action.RETRY:
                 self._board.count_retry(conflict=True)
                 if node.state.startup and node.state.tries >= decisions.MAX_TRIES:

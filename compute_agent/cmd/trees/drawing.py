@@ -22,9 +22,6 @@ MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UN
 _BAR: Final = 8
 """Characters of a bar."""
 
-_NAMED: Final = 2
-"""So many consumers of a device that is gone are named."""
-
 _HEADER: Final = "used/capacity by resource class"
 
 
@@ -149,9 +146,7 @@ def _amounts(providers: Sequence[ProviderLines], form: TreeForm) -> Iterator[Tex
 
 def _gone_text(provider: ProviderLines) -> str:
     """Return the words for what is left of a device that is gone: who holds it."""
-    holders = ", ".join(provider.holders[:_NAMED])
-    more = f" and {rest} more" if (rest := len(provider.holders) - _NAMED) > 0 else ""
-    return f"gone, held by {holders}{more}" if holders else "gone"
+    return f"gone, held by {provider.named_holders}" if provider.holders else "gone"
 
 
 def bar(used: int, capacity: int) -> str:

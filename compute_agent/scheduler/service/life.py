@@ -160,7 +160,9 @@ class SchedulerLife:
         self._bus_up = self._serving.is_set() and self._service.reaches_itself()
         self._journal_trouble = self._journal_now()
         if (status := self._status()) != shown_status:
-            LOG.info("State of the scheduler: %s", status)
+            is_well = self._bus_up and state == PLACEMENT_ANSWERS and not self._journal_trouble
+            level = logging.INFO if is_well else logging.WARNING
+            LOG.log(level, "State of the scheduler: %s", status)
             self._manager.status(status)
         answers = state == PLACEMENT_ANSWERS
         ages = self._announcement_ages(only_existing=answers)

@@ -105,6 +105,11 @@ def test_of_two_agents_that_undo_each_other_one_stops_with_an_error_that_names_b
             assert "in a row" in diagnosed.stdout
             assert diagnosed.returncode == 2
             eventually(lambda: str(winner.state) in message(loser), "who the other one is")
+            reports = f"/agent_reports?root={placement.root(node)['uuid']}"  # type: ignore[index]
+            eventually(
+                lambda: "in a row" in placement.get(reports)["agent_reports"][0]["trouble"],
+                "the trouble in the last report",
+            )
             winner.report()
             before = placement.root(node)
             for agent in (original, clone):

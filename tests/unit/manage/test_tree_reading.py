@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.manage import fleet
-from compute_agent.manage.tree_reading import ProviderLines, existing_tree, read_tree
+from compute_agent.manage.tree_reading import InventoryLine, ProviderLines, existing_tree, read_tree
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Response, make_response
@@ -75,3 +75,12 @@ def test_what_options_name_in_vain_is_trouble_of_the_host() -> None:
     agents = fleet.HeardAgents({PRESENT: node})
     host = fleet.describe([ProviderLines(PRESENT, "host", None)], agents)
     assert host.trouble == ("[pci]device_spec has an entry without effect",)
+
+
+def test_a_device_that_is_gone_is_trouble_with_who_holds_it_and_not_over_capacity() -> None:
+    inventory = {"VGPU": InventoryLine(total=1, reserved=1, allocation_ratio=1.0, used=1)}
+    device = ProviderLines(
+        GONE, "gpu", PRESENT, inventory, ("CUSTOM_DEVICE_MISSING",), holders=("a",)
+    )
+    host = fleet.describe([ProviderLines(PRESENT, "host", None), device], None)
+    assert host.trouble == ("gpu is gone, held by a",)

@@ -21,6 +21,9 @@ class Report:
         self.reconnected = 0
         self.away = False
 
+    def show_life(self, _root_uuid: str) -> None:
+        """Placement hears of nothing here."""
+
     def reconnect(self) -> None:
         self.reconnected += 1
         if self.away:
