@@ -15,6 +15,7 @@ from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,
+    Counts,
     ProviderSummary,
     UnreadCandidates,
     ancestry,
@@ -291,18 +292,19 @@ class OfferedHosts(Hosts):
 
     def free(self, classes: frozenset[str]) -> list[int]:
         """See `Hosts`; in columns where each host is one provider."""
-        counts = self._offers.answer.lone_counts(self.uuids)
-        if counts is None or self._changed:
+        counts = self._lone_counts
+        if counts is None:
             return super().free(classes)
-        free_amounts = [0] * len(counts)
-        for name in classes & set[str]().union(*counts):
-            column = [of_class.get(name, _NONE) for of_class in counts]
+        columns = []
+        for name in classes & self._offers.answer.classes:
+            column = [of_host.get(name, _NONE) for of_host in counts]
             left = [count["capacity"] - count["used"] for count in column]
-            free_amounts = [
-                free + more if more > 0 else free
-                for free, more in zip(free_amounts, left, strict=True)
-            ]
-        return free_amounts
+            columns.append([amount if amount > 0 else 0 for amount in left])
+        return list(map(sum, zip(*columns, strict=True))) if columns else [0] * len(counts)
+
+    @cached_property
+    def _lone_counts(self) -> list[Counts] | None:
+        return None if self._changed else self._offers.answer.lone_counts(self.uuids)
 
     def having(self, trait: str) -> list[bool]:
         """See `Hosts`."""
@@ -311,7 +313,7 @@ class OfferedHosts(Hosts):
     @cached_property
     def has_special_classes(self) -> bool:
         """See `Hosts`."""
-        return any(map(is_special, self._offers.answer.classes()))
+        return any(map(is_special, self._offers.answer.classes))
 
     @property
     def is_planned(self) -> bool:

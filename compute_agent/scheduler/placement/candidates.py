@@ -246,8 +246,9 @@ class UnreadCandidates(AllocationCandidates):
         summaries = self._summaries
         return [root in summaries and trait in summaries[root]["traits"] for root in roots]
 
+    @cached_property
     def classes(self) -> set[str]:
-        """Return the resource classes of all providers."""
+        """The resource classes of all providers."""
         return set[str]().union(*[body["resources"] for body in self._summaries.values()])
 
     def _summaries_of(self, uuids: Iterable[str]) -> dict[str, ProviderSummary]:
