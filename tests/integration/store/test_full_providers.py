@@ -23,8 +23,6 @@ from tests.integration.store.conftest import (
 )
 
 CLIENTS = 6
-STEPS = 40
-CAPACITY = 12
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
