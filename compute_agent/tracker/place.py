@@ -17,6 +17,8 @@ LOG = logging.getLogger(__name__)
 
 BOOT_ID_BYTES: Final = 64
 MACHINE_ID: Final = Path("/etc/machine-id")
+_NO_MACHINE_IDS: Final = ("", "uninitialized")
+"""Contents of the file in images, before a first boot (machine-id(5))."""
 SHOWN_LENGTH: Final = 255
 UNKNOWN: Final = "unknown"
 
@@ -81,8 +83,10 @@ def boot_id(procfs_root: str) -> str:
 def own_place(conf: cfg.ConfigOpts) -> Place:
     """Return where this agent runs."""
     try:
-        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip() or UNKNOWN
+        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
+        machine_id = ""
+    if machine_id in _NO_MACHINE_IDS:
         machine_id = UNKNOWN
     boot = boot_id(conf.host.procfs_root)
     place = Place(str(conf.my_ip), machine_id, boot, str(conf.state_path))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from compute_agent import errors
 from compute_agent.agent.namesakes import Namesakes
+from compute_agent.conf import new_config
+from compute_agent.tracker import place
 from compute_agent.tracker.place import Place
 
 OWN = Place("10.0.0.1", "m", "boot1", "/var/lib/compute-agent")
@@ -48,6 +52,16 @@ def test_this_agent_before_and_after_a_restart_is_no_other() -> None:
     heard.hear(OWN._replace(address="10.0.0.9"), ROOT)
     heard.namesakes.check_alone(ROOT)
     assert heard.first_count == 0
+
+
+@pytest.mark.parametrize("content", ["", "\n", "uninitialized\n"])
+def test_a_machine_id_that_no_machine_has_makes_no_two_machines_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    (tmp_path / "machine-id").write_text(content)
+    monkeypatch.setattr(place, "MACHINE_ID", tmp_path / "machine-id")
+    own = place.own_place(new_config([], default_config_dirs=[]))
+    assert not own.is_same_machine(own._replace(boot_id="another"))
 
 
 @pytest.mark.parametrize("message", [{}, {"roots": None}, [], {**CLONE._asdict(), "roots": 1}])
