@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -134,6 +135,19 @@ def command(config: Path) -> Command:
         )
 
     return run
+
+
+@pytest.fixture
+def claimed(cloud: Cloud, command: Command) -> Callable[..., Any]:
+    """What a claim by that command on hosts with the mark of the test printed as JSON."""
+
+    def claim(resources: str, *more: str, **options: Any) -> Any:
+        arguments = ("--resources", resources, "--required", cloud.mark, "--json", *more)
+        done = command("claim", *arguments, **options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return claim
 
 
 @pytest.fixture(scope="module")

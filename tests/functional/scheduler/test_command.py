@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
@@ -36,28 +38,21 @@ def test_a_claim_prints_where_it_landed_and_release_gives_it_back(
 
 
 def test_a_host_whose_root_gives_nothing_is_claimed_on_one_of_its_cells(
-    cloud: Cloud, command: Command
+    cloud: Cloud, claimed: Callable[..., Any]
 ) -> None:
     root, cells = cloud.nested_host(4, 4)
-    done = command(
-        "claim", "--resources", "VCPU=3,MEMORY_MB=512", "--required", cloud.mark, "--json"
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = claimed("VCPU=3,MEMORY_MB=512")
     assert document["root_provider"] == root
     [cell] = document["allocations"]
     assert cell in cells
     assert document["allocations"][cell]["resources"] == {"VCPU": 3, "MEMORY_MB": 512}
 
 
-def test_a_guest_larger_than_any_cell_is_split_over_them(cloud: Cloud, command: Command) -> None:
+def test_a_guest_larger_than_any_cell_is_split_over_them(
+    cloud: Cloud, claimed: Callable[..., Any]
+) -> None:
     _, cells = cloud.nested_host(4, 4)
-    done = command(
-        "claim", "--resources", "VCPU=6,MEMORY_MB=1500", "--required", cloud.mark, "--json"
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    held = cloud.held(document["consumer"])
+    held = cloud.held(claimed("VCPU=6,MEMORY_MB=1500")["consumer"])
     assert set(held) == set(cells)
     assert sum(holding["VCPU"] for holding in held.values()) == 6
     assert sum(holding["MEMORY_MB"] for holding in held.values()) == 1500
@@ -76,18 +71,15 @@ def test_a_device_lands_below_the_cell_of_its_guest(cloud: Cloud, command: Comma
 
 
 def test_an_aggregate_and_a_trait_of_the_root_find_a_nested_host(
-    cloud: Cloud, command: Command
+    cloud: Cloud, claimed: Callable[..., Any]
 ) -> None:
     aggregate = str(uuid.uuid4())
     trait = f"{cloud.mark}_RACK"
     cloud.call("PUT", f"/traits/{trait}")
     cloud.nested_host(4)
     wanted, _ = cloud.nested_host(4, root_traits=(trait,), aggregates=(aggregate,))
-    asked = ("--resources", "VCPU=1,MEMORY_MB=64", "--required", cloud.mark, "--json")
     for narrowed in (("--member-of", aggregate), ("--required", trait)):
-        done = command("claim", *asked, *narrowed)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["root_provider"] == wanted
+        assert claimed("VCPU=1,MEMORY_MB=64", *narrowed)["root_provider"] == wanted
 
 
 def test_a_named_host_is_the_only_one_asked(cloud: Cloud, command: Command) -> None:
@@ -191,14 +183,13 @@ def test_a_specification_is_claimed_and_its_selections_printed(
 
 
 def test_a_command_claims_also_while_agents_of_a_bus_might_do_so(
-    cloud: Cloud, command: Command, tmp_path: Path, placement_url: str
+    cloud: Cloud, claimed: Callable[..., Any], tmp_path: Path, placement_url: str
 ) -> None:
     host = cloud.flat_host(4)
     file = write_config(tmp_path / "auto.conf", placement_url)
     file.write_text(file.read_text() + "[compute_agent]\nlegacy_self_claim = auto\n")
-    done = command("claim", "--resources", "VCPU=1", "--required", cloud.mark, config_file=file)
-    assert done.returncode == 0, done.stderr
-    assert cloud.held(done.stdout.split()[1]) == {host: {"VCPU": 1}}
+    consumer = claimed("VCPU=1", config_file=file)["consumer"]
+    assert cloud.held(consumer) == {host: {"VCPU": 1}}
 
 
 def test_a_move_is_begun_reverted_and_confirmed_with_the_document_that_begin_prints(
@@ -252,7 +243,7 @@ def test_the_status_of_an_upgrade_needs_a_bus(command: Command) -> None:
 
 
 def test_an_instance_is_rescheduled_attached_to_detached_from_and_deleted_by_command(
-    cloud: Cloud, command: Command, tmp_path: Path
+    cloud: Cloud, command: Command, claimed: Callable[..., Any], tmp_path: Path
 ) -> None:
     hosts = {cloud.flat_host(2), cloud.flat_host(2)}
     for host in hosts:
@@ -265,14 +256,13 @@ def test_an_instance_is_rescheduled_attached_to_detached_from_and_deleted_by_com
             "flavor": {"vcpus": 2, "extra_specs": {f"trait:{cloud.mark}": "required"}},
         }
     )
-    asked = ("--resources", "VCPU=2", "--required", cloud.mark, "--project", "p")
-    claimed = json.loads(command("claim", *asked, "--consumer", instance, "--json").stdout)
-    repeated = command("claim", *asked, "--consumer", instance, "--json")
-    assert json.loads(repeated.stdout) == claimed
+    asked = ("VCPU=2", "--project", "p", "--consumer", instance)
+    claim = claimed(*asked)
+    assert claimed(*asked) == claim
 
-    done = command("reschedule", instance, "--failed", claimed["host"], input=spec)
+    done = command("reschedule", instance, "--failed", claim["host"], input=spec)
     assert done.returncode == 0, done.stderr
-    [host] = hosts - {claimed["root_provider"]}
+    [host] = hosts - {claim["root_provider"]}
     assert cloud.held(instance) == {host: {"VCPU": 2}}
 
     before = tmp_path / "before.json"

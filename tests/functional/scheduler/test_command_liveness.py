@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
-from tests.fixtures import programs
 from tests.fixtures.claim_options import spec_of_options
 from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command
@@ -30,7 +29,7 @@ from tests.functional.scheduler.schedulers import scheduler
 
 pytestmark = pytest.mark.waiting
 
-PATIENCE = 120.0
+Run = Callable[..., tuple[int, str, str]]
 UNKNOWN = "It is unknown which hosts are alive"
 
 
@@ -41,6 +40,17 @@ def on_bus(config: Path) -> Path:
         config.read_text().replace("[DEFAULT]\n", "[DEFAULT]\ntransport_url=fake://\n")
     )
     return config
+
+
+@pytest.fixture
+def run(on_bus: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command with it in this process: its status, and what it printed."""
+
+    def ended(*arguments: str) -> tuple[int, str, str]:
+        status = command.main(["--config-file", str(on_bus), *arguments])
+        return status, *capsys.readouterr()
+
+    return ended
 
 
 @pytest.fixture
@@ -55,21 +65,6 @@ def heard(on_bus: Path) -> Iterator[Announcements]:
     finally:
         service.stop()
         bus.cleanup()
-
-
-def test_a_broker_that_is_away_is_not_waited_for(cloud: Cloud, config: Path) -> None:
-    cloud.flat_host(4)
-    away = f"rabbit://guest:guest@127.0.0.1:{free_port()}//"
-    config.write_text(
-        config.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\ntransport_url={away}\n")
-    )
-    asked = ("explain", "--resources", "VCPU=4", "--required", cloud.mark)
-    done = programs.run("compute-scheduler", "--config-file", str(config), *asked, timeout=PATIENCE)
-    assert done.returncode == Exit.FINE, done.stderr
-    assert UNKNOWN in done.stderr
-    assert "the message bus is unreachable" in done.stderr
-    # one sentence, and no line of the library
-    assert len(done.stderr.splitlines()) == 1
 
 
 def announced(heard: Announcements, root: str, *, silent: float = 0.0, **node: Any) -> None:
@@ -91,79 +86,74 @@ def specification(cloud: Cloud) -> dict[str, Any]:
 
 
 def test_a_claim_takes_neither_silent_nor_disabled_hosts(
-    cloud: Cloud, on_bus: Path, heard: Announcements, capsys: pytest.CaptureFixture[str]
+    cloud: Cloud, run: Run, heard: Announcements
 ) -> None:
     silent, disabled, alive = (cloud.flat_host(4) for _ in range(3))
     announced(heard, silent, silent=61.0)
     announced(heard, disabled, enabled=False)
     announced(heard, alive)
     asked = ("claim", "--resources", "VCPU=4", "--required", cloud.mark, "--json")
-    assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FINE
-    output = capsys.readouterr()
-    assert json.loads(output.out)["root_provider"] == alive
-    assert output.err == ""
-    assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FAILED
-    assert "ComputeFilter dropped the last 2 host(s)" in capsys.readouterr().err
+    status, out, err = run(*asked)
+    assert (status, err) == (Exit.FINE, "")
+    assert json.loads(out)["root_provider"] == alive
+    status, _, err = run(*asked)
+    assert status == Exit.FAILED
+    assert "ComputeFilter dropped the last 2 host(s)" in err
 
 
 @pytest.mark.parametrize("words", [("select",), ("move", "begin", "live")])
 def test_a_specification_is_not_placed_on_a_silent_host(
     cloud: Cloud,
-    on_bus: Path,
+    run: Run,
     heard: Announcements,
     words: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, silent = cloud.flat_host(1), cloud.flat_host(4)
     body = specification(cloud)
     arguments = list(words)
     if "move" in words:
-        claim = ["claim", "--resources", "VCPU=1", "--host", f"p-{source}", "--json"]
-        assert command.main(["--config-file", str(on_bus), *claim]) == Exit.FINE
-        instance = json.loads(capsys.readouterr().out)["consumer"]
+        _, out, _ = run("claim", "--resources", "VCPU=1", "--host", f"p-{source}", "--json")
+        instance = json.loads(out)["consumer"]
         arguments += [instance, "--migration", str(uuid.uuid4())]
     else:
         announced(heard, source, enabled=False)
     announced(heard, silent, silent=61.0)
     monkeypatch.setattr("sys.stdin", StringIO(json.dumps(body)))
-    status = command.main(["--config-file", str(on_bus), *arguments])
+    status, _, err = run(*arguments)
     assert status == Exit.FAILED
-    assert "ComputeFilter dropped the last" in capsys.readouterr().err
+    assert "ComputeFilter dropped the last" in err
 
 
 def test_a_silent_host_that_is_named_is_taken_with_a_warning(
-    cloud: Cloud,
-    on_bus: Path,
-    heard: Announcements,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    cloud: Cloud, run: Run, heard: Announcements, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = cloud.flat_host(4)
     announced(heard, host, silent=61.0)
     asked = ("claim", "--resources", "VCPU=1", "--host", f"p-{host}", "--json")
     with caplog.at_level(logging.WARNING):
-        assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FINE
-    assert json.loads(capsys.readouterr().out)["root_provider"] == host
+        _, out, _ = run(*asked)
+    assert json.loads(out)["root_provider"] == host
     assert f"Host p-{host} is used because the request forces it" in caplog.text
     assert "its agent was last heard" in caplog.text
-    explained = ("explain", *asked[1:-1])
-    assert command.main(["--config-file", str(on_bus), *explained]) == Exit.FINE
-    assert "its agent was last heard" in " ".join(capsys.readouterr().out.split())
+    status, out, _ = run("explain", *asked[1:-1])
+    assert status == Exit.FINE
+    assert "its agent was last heard" in " ".join(out.split())
 
 
 def test_a_disabled_host_that_is_named_is_refused_with_the_reason_of_its_operator(
-    cloud: Cloud, on_bus: Path, heard: Announcements, capsys: pytest.CaptureFixture[str]
+    cloud: Cloud, run: Run, heard: Announcements
 ) -> None:
     host = cloud.provider({"VCPU": 4}, COMPUTE_STATUS_DISABLED)
     asked = ("--resources", "VCPU=1", "--host", f"p-{host}")
-    assert command.main(["--config-file", str(on_bus), "claim", *asked]) == 1
-    assert f"Host p-{host} is disabled: enable it" in capsys.readouterr().err
+    status, _, err = run("claim", *asked)
+    assert status == Exit.FAILED
+    assert f"Host p-{host} is disabled: enable it" in err
     announced(heard, host, enabled=False, disabled_reason="new power supply")
     for word in ("claim", "explain"):
-        assert command.main(["--config-file", str(on_bus), word, *asked]) == 1
-        output = capsys.readouterr()
-        assert f"Host p-{host} is disabled (new power supply): enable" in output.out + output.err
+        status, out, err = run(word, *asked)
+        assert status == Exit.FAILED
+        assert f"Host p-{host} is disabled (new power supply): enable" in out + err
 
 
 def test_whether_a_named_host_is_disabled_takes_one_request_whatever_its_tree(
@@ -191,28 +181,28 @@ def test_without_a_bus_a_claim_reports_once_that_liveness_is_unknown_and_is_made
 
 
 def test_without_an_answer_from_a_scheduler_a_claim_is_made_too(
-    cloud: Cloud,
-    on_bus: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_scheduler, "ANNOUNCEMENTS_TIMEOUT", 0.1)
     host = cloud.flat_host(4)
     asked = ("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
-    assert command.main(["--config-file", str(on_bus), *asked]) == Exit.FINE
-    output = capsys.readouterr()
-    assert json.loads(output.out)["root_provider"] == host
-    assert output.err.count(UNKNOWN) == 1
-    assert "No scheduler answered announced_hosts" in output.err
+    status, out, err = run(*asked)
+    assert status == Exit.FINE
+    assert json.loads(out)["root_provider"] == host
+    assert err.count(UNKNOWN) == 1
+    assert "No scheduler answered announced_hosts" in err
 
 
-def test_without_a_broker_a_claim_is_made_too(cloud: Cloud, config: Path, command: Command) -> None:
+def test_without_a_broker_a_claim_is_made_too(
+    cloud: Cloud, config: Path, command: Command, claimed: Callable[..., Any]
+) -> None:
     host = cloud.flat_host(4)
-    # nobody listens on a port so low
-    bus = "transport_url = rabbit://user:password@127.0.0.1:1//"
+    bus = f"transport_url = rabbit://user:password@127.0.0.1:{free_port()}//"
     config.write_text(config.read_text().replace("[DEFAULT]", f"[DEFAULT]\n{bus}"))
-    done = command("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["root_provider"] == host
-    assert done.stderr.count(UNKNOWN) == 1
+    assert claimed("VCPU=1")["root_provider"] == host
+    done = command("explain", "--resources", "VCPU=1", "--required", cloud.mark)
+    assert done.returncode == Exit.FINE, done.stderr
+    assert UNKNOWN in done.stderr
     assert "the message bus is unreachable" in done.stderr
+    # one sentence, and no line of the library
+    assert len(done.stderr.splitlines()) == 1
