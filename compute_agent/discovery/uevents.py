@@ -65,11 +65,11 @@ class HardwareEvents:
     def __init__(
         self, on_change: Callable[[str], None], source: socket.socket, *, quiet: float = QUIET
     ) -> None:
-        self._on_change = on_change
         self._source = source
-        self._quiet = quiet
         self._wake_source, self._wake = os.pipe2(os.O_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, name="uevents", daemon=True)
+        self._thread = threading.Thread(
+            target=report_bursts, args=(self._next, on_change, quiet), name="uevents", daemon=True
+        )
 
     def start(self) -> None:
         """Begin."""
@@ -82,9 +82,6 @@ class HardwareEvents:
         self._source.close()
         os.close(self._wake)
         os.close(self._wake_source)
-
-    def _run(self) -> None:
-        report_bursts(self._next, self._on_change, self._quiet)
 
     def _next(self, timeout: float | None) -> str | None:
         """Return an event in words, empty after `timeout` seconds without one, None to end."""

@@ -186,16 +186,14 @@ class LibvirtConnection:
             self._next_try = self._clock() + self._back_off
             raise HypervisorUnreachable(self._failure) from error
         self._back_off = 0.0
-        self._try("keepalive", lambda: self._probe(connection))
+        probe = partial(connection.setKeepAlive, self._keepalive.interval, self._keepalive.count)
+        self._try("keepalive", probe)
         self._try(
             "close callback", lambda: connection.registerCloseCallback(_on_loss, self._listeners)
         )
         for listener in self._listeners:
             self._try("events", partial(listener.on_open, connection))
         return connection
-
-    def _probe(self, connection: libvirt.virConnect) -> None:
-        connection.setKeepAlive(self._keepalive.interval, self._keepalive.count)
 
     def _let_go(self, connection: libvirt.virConnect) -> None:
         """Close a connection, and take back what would keep its memory."""

@@ -64,8 +64,6 @@ class HypervisorEvents:
         quiet: float = QUIET,
     ) -> None:
         self._connection = connection
-        self._on_change = on_change
-        self._quiet = quiet
         self._events: SimpleQueue[str | None] = SimpleQueue()
         self._deregistrations: dict[libvirt.virConnect, list[Callable[[], object]]] = {}
         self._reason = ""
@@ -74,7 +72,12 @@ class HypervisorEvents:
         """A connection is to be opened, or this is to end."""
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._report, name="libvirt changes", daemon=True),
+            threading.Thread(
+                target=report_bursts,
+                args=(self._next, on_change, quiet),
+                name="libvirt changes",
+                daemon=True,
+            ),
             threading.Thread(target=self._stay_connected, name="libvirt connection", daemon=True),
         ]
 
@@ -183,9 +186,6 @@ class HypervisorEvents:
         self._events.put(f"guest {domain.name()} ({domain.UUIDString()}) {what}")
 
     # --- threads --------------------------------------------------------------------------------
-
-    def _report(self) -> None:
-        report_bursts(self._next, self._on_change, self._quiet)
 
     def _next(self, timeout: float | None) -> str | None:
         try:

@@ -126,7 +126,8 @@ class NvmlSource:
 
     def _read_all(self, nvml: Nvml) -> list[NvmlGpu]:
         gpus, is_lost = [], False
-        for index in range(self._asked(lambda: self._count(nvml)) or 0):
+        count = self._asked(lambda: nvml.ask_number("nvmlDeviceGetCount", most=MOST_GPUS))
+        for index in range(count or 0):
             try:
                 gpu = self._asked(partial(self._gpu_at, nvml, index))
             except GpuLost:
@@ -150,9 +151,6 @@ class NvmlSource:
         except NvmlMalformed as error:
             self._warn(f"{error}; what NVML reports of that GPU is unknown")
             return None
-
-    def _count(self, nvml: Nvml) -> int:
-        return nvml.ask_number("nvmlDeviceGetCount", most=MOST_GPUS) or 0
 
     def _note_lost(self, index: int) -> None:
         address = self._address_of_index.get(index)

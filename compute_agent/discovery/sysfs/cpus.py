@@ -132,7 +132,8 @@ def _model(machine: Machine) -> tuple[CpuModel, int]:
     """Read the model, and how many CPUs /proc/cpuinfo lists (as far as it was read)."""
     try:
         text = machine.proc.text(CPUINFO, CPUINFO_LIMIT)
-        model, cpu_count = model_from_cpuinfo(text, machine.proc.path(CPUINFO)), _count(text)
+        model = model_from_cpuinfo(text, machine.proc.path(CPUINFO))
+        cpu_count = sum(line.startswith("processor") for line in text.splitlines())
     except DiscoveryError as error:
         machine.warn(f"{error}; CPU model and flags are unknown")
         model, cpu_count = CpuModel(os.uname().machine, None, None, ()), 0
@@ -200,7 +201,3 @@ def _part(fields: dict[str, str]) -> str | None:
     """ARM kernels give numbers only: implementer and part identify the core."""
     part = fields.get("CPU part")
     return None if part is None else f"{fields.get('CPU implementer', '?')}/{part}"
-
-
-def _count(text: str) -> int:
-    return sum(line.startswith("processor") for line in text.splitlines())

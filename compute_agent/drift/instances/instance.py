@@ -160,7 +160,7 @@ def instance_of(body: Mapping[str, Any]) -> Instance:
         spec=read_spec(body),
         unsettled_reason=unsettled_reason,
         cell=fields.text("cell"),
-        ports=tuple(_port(port) for port in fields.objects("ports")),
+        ports=tuple(port_of(port.as_mapping()) for port in fields.objects("ports")),
         devices=devices_of(body["devices"]) if fields.has("devices") else None,
     )
 
@@ -186,10 +186,6 @@ def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
         ),
         pmem=tuple(str(name) for name in fields.list("pmem")),
     )
-
-
-def _port(fields: Fields) -> Port:
-    return port_of(fields.as_mapping())
 
 
 def port_of(body: Mapping[str, Any]) -> Port:

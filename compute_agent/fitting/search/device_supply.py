@@ -267,15 +267,11 @@ def _distances_from(cells: Sequence[Cell], near: int | None) -> tuple[int, ...]:
     return tuple([cell.distances.get(near) or cell.distance(near) for cell in cells])
 
 
-def _kind(wish: Wish) -> Wish:
-    return wish._replace(name="")
-
-
 def _kinds(wishes: Sequence[Wish], candidates: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return the numbers of equal wishes together; those with the fewest devices first."""
     kinds: dict[Wish, list[int]] = {}
     for number, wish in enumerate(wishes):
-        kinds.setdefault(_kind(wish), []).append(number)
+        kinds.setdefault(wish._replace(name=""), []).append(number)
     return sorted(kinds.values(), key=lambda members: (len(candidates[members[0]]), members))
 
 

@@ -259,16 +259,12 @@ def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
         return cells
     if excess * TOLERANCE > most:
         cuts = {}
-        for cell in sorted(cells, key=_has_no_cpus)[::-1]:
+        for cell in sorted(cells, key=lambda cell: not cell.cpus)[::-1]:
             cuts[cell.id] = min(excess, cell.memory_mib)
             excess -= cuts[cell.id]
     else:
         cuts = _in_proportion(min(excess, sum(cell.memory_mib for cell in cells)), cells)
     return [cell._replace(memory_mib=cell.memory_mib - cuts[cell.id]) for cell in cells]
-
-
-def _has_no_cpus(cell: CellProvider) -> bool:
-    return not cell.cpus
 
 
 def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvider]:

@@ -161,7 +161,7 @@ def _address_pattern(entry: DeviceEntry, address: Any) -> AddressPattern:
     if address is None:
         return AddressPattern()
     if isinstance(address, str):
-        return AddressPattern(*map(_glob_part, _split_glob(entry, address)))
+        return AddressPattern(*map(fnmatch.translate, _split_glob(entry, address)))
     if not isinstance(address, dict) or address.keys() - set(_ADDRESS_PARTS):
         raise entry.refusal(f"address must be a string or a dict of {', '.join(_ADDRESS_PARTS)}")
     for part, pattern in address.items():
@@ -190,10 +190,6 @@ def _split_glob(entry: DeviceEntry, address: str) -> list[str]:
             raise entry.refusal(f"address {address!r}: {name} {text} is above {largest:x}")
         glob_parts.append(text.zfill(width) if is_number else text)
     return glob_parts
-
-
-def _glob_part(part: str) -> str:
-    return fnmatch.translate(part)
 
 
 def _is_exact(address: str) -> bool:

@@ -219,11 +219,7 @@ def _define(connection: LibvirtConnection, step: RestoredMdev) -> str:
     return name
 
 
-def _start(connection: LibvirtConnection, step: RestoredMdev) -> None:
-    _start_named(connection, step.uuid, step.name)
-
-
-def _start_named(connection: LibvirtConnection, uuid: str, name: str | None) -> None:
+def _start(connection: LibvirtConnection, uuid: str, name: str | None) -> None:
     _change(connection, f"start of mediated device {uuid}", name, lambda device: device.create(0))
 
 
@@ -278,12 +274,12 @@ def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
             lambda opened_connection: opened_connection.nodeDeviceCreateXML(_description(step), 0),
         )
     else:
-        _start_named(connection, step.uuid, name)
+        _start(connection, step.uuid, name)
 
 
 _ACTIONS: Final[Mapping[MdevAction, Callable[[LibvirtConnection, RestoredMdev], object]]] = {
     MdevAction.DEFINE: _define,
-    MdevAction.START: _start,
+    MdevAction.START: lambda connection, step: _start(connection, step.uuid, step.name),
     MdevAction.MAKE: _make,
 }
 
