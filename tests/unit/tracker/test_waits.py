@@ -60,6 +60,18 @@ def is_free(lock: FairLock) -> bool:
     return got.wait(10.0)
 
 
+def tracker_of(scripted: ScriptedPass, **more: Any) -> ResourceTracker:
+    """Return a tracker of host1 that makes this pass."""
+    report: Any = Report()
+    tracker = ResourceTracker(
+        *(scripted, report, StatusBoard("agent1"), TrackerOptions(), no_contest()),
+        wait=lambda _seconds: False,
+        **more,
+    )
+    tracker.add_node("host1", UUID)
+    return tracker
+
+
 def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() -> None:
     seen: list[tuple[bool, bool]] = []
 
@@ -76,15 +88,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
             assert tracker._nodes["host1"].lock._is_held, "after the wait it is the pass's again"
             return super().propose(target, last, reshape=reshape)
 
-    tracker = ResourceTracker(
-        WaitingPass(None),  # type: ignore[arg-type]
-        Report(),  # type: ignore[arg-type]
-        StatusBoard("agent1"),
-        TrackerOptions(),
-        no_contest(),
-        wait=lambda _seconds: False,
-    )
-    tracker.add_node("host1", UUID)
+    tracker = tracker_of(WaitingPass(None))
     assert tracker.run_pass("host1").completed
     assert seen == [(True, True)]
     assert is_free(tracker._nodes["host1"].lock), "the pass is over"
@@ -109,16 +113,7 @@ def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_
                 completed.append("host1")
             return super().propose(target, last, reshape=reshape)
 
-    tracker = ResourceTracker(
-        WaitingPass(None, None),  # type: ignore[arg-type]
-        Report(),  # type: ignore[arg-type]
-        StatusBoard("agent1"),
-        TrackerOptions(),
-        no_contest(),
-        wait=lambda _seconds: False,
-        workers=1,
-    )
-    tracker.add_node("host1", UUID)
+    tracker = tracker_of(WaitingPass(None, None), workers=1)
     tracker.add_node("host2", str(uuid.uuid4()))
     assert tracker.run_pass("host1").completed
     assert completed == ["True", "host1"]
@@ -191,16 +186,7 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
         def steps(self, _proposal: Any) -> list[Any]:
             return []
 
-    tracker = ResourceTracker(
-        HangingPass(None),  # type: ignore[arg-type]
-        Report(),  # type: ignore[arg-type]
-        StatusBoard("agent1"),
-        TrackerOptions(),
-        no_contest(),
-        wait=lambda _seconds: False,
-        patience=0.01,
-    )
-    tracker.add_node("host1", UUID)
+    tracker = tracker_of(HangingPass(None), patience=0.01)
     results: list[PassResult] = []
     running = threading.Thread(target=lambda: results.append(tracker.run_pass("host1")))
     running.start()
