@@ -189,7 +189,7 @@ class Schedulers:
             f"[DEFAULT]\ntransport_url = {self.broker.url}\nhost = {name}\nstate_path = {state}\n"
             "service_down_time = 86400\n"
             f"[placement]\nauth_type = noauth\nendpoint_override = {self.placement.url}\n"
-            f"[compute_scheduler]\nworkers = 1\njournal_path = {state}/journal\n"
+            f"[scheduler]\nworkers = 1\n[compute_scheduler]\njournal_path = {state}/journal\n"
             f"metrics_bind = 127.0.0.1:{port}\n"
         )
         command = [str(Path(sys.executable).parent / "compute-scheduler"), "--config-file"]
