@@ -9,6 +9,7 @@ from tests.fixtures.plain_installation import REPOSITORY, plain_distributions
 
 NEED_A_BUS = {
     "compute_agent.cmd.dev.bus",
+    "compute_agent.cmd.scheduler.serve",
     "compute_agent.scheduler.bus.rpc",
     "compute_agent.scheduler.bus.rpc_calls",
     "compute_agent.scheduler.bus.rpc_life_cycle",
