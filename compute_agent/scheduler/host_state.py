@@ -234,7 +234,7 @@ _NONE: Final = {"capacity": 0, "used": 0}
 
 
 class OfferedHosts(Hosts):
-    """Hosts that placement offers, each of which is made when it is looked at.
+    """Hosts of one provider each, each of which is made when it is looked at.
 
     :param places: of the hosts in what is offered.
     :param changed: by place, hosts that are used further by now.
@@ -291,11 +291,10 @@ class OfferedHosts(Hosts):
         return list(map(self._offers.announcements.__getitem__, self._places))
 
     def free(self, classes: frozenset[str]) -> list[int]:
-        """See `Hosts`; in columns where each host is one provider."""
-        counts = self._lone_counts
-        if counts is None:
+        """See `Hosts`."""
+        if self._changed:
             return super().free(classes)
-        columns = []
+        counts, columns = self._counts, []
         for name in classes & self._offers.answer.classes:
             column = [of_host.get(name, _NONE) for of_host in counts]
             left = [count["capacity"] - count["used"] for count in column]
@@ -303,8 +302,8 @@ class OfferedHosts(Hosts):
         return list(map(sum, zip(*columns, strict=True))) if columns else [0] * len(counts)
 
     @cached_property
-    def _lone_counts(self) -> list[Counts] | None:
-        return None if self._changed else self._offers.answer.lone_counts(self.uuids)
+    def _counts(self) -> list[Counts]:
+        return self._offers.answer.counts_of(self.uuids)
 
     def having(self, trait: str) -> list[bool]:
         """See `Hosts`."""
@@ -326,10 +325,7 @@ class OfferedHosts(Hosts):
         return self._offers.has_aggregates
 
     def after_claim(self, host: HostState, candidate: Candidate) -> Hosts:
-        """See `Hosts`."""
-        own_tree = {provider.uuid for provider in host.tree}
-        if not own_tree >= candidate.allocations.keys():
-            return super().after_claim(host, candidate)
+        """See `Hosts`: nothing is shared."""
         place = self._places[self.uuids.index(host.uuid)]
         used_host = self._host_at(place).using(candidate, claimed_count=1)
         return OfferedHosts(self._offers, self._places, {**self._changed, place: used_host})

@@ -14,8 +14,7 @@ from compute_agent.request.spec_reader import read_spec
 from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.life_cycle.claim import Claim
-from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
+from compute_agent.scheduler.life_cycle.life_cycle import Claim, LifeCycle
 from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import MoveStart

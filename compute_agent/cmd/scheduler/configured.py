@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compute_agent.placement.transports.transport import Transport
     from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.fleet.announcements import Announcements
-    from compute_agent.scheduler.life_cycle.claim import Claim
+    from compute_agent.scheduler.life_cycle.life_cycle import Claim
     from compute_agent.scheduler.placement.client import PlacementClient
 
 

@@ -1,4 +1,4 @@
-"""Hosts that are enabled and alive, have the facts that a flavor wants, and can run the image."""
+"""Hosts that are enabled and alive, have the facts that a flavor wants, and may run the image."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ class ComputeFilter(HostFilter):
         if host.announcement is not None and not host.announcement.enabled:
             return "disabled, as its agent announces"
         return "disabled in placement"
+
+
+class AllHostsFilter(HostFilter):
+    """Pass every host, for clouds where placement decides alone."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, _host: HostState, _spec: RequestSpec) -> bool:
+        """Return True."""
+        return True
 
 
 _SCOPE = "capabilities"
@@ -165,3 +175,21 @@ def _has_version(host: HostState, spec: RequestSpec) -> bool:
 
 def _prefix(name: str) -> str:
     return next(prefix for prefix in _ARCHITECTURE_TRAITS if name.startswith(prefix))
+
+
+class IsolatedHostsFilter(HostFilter):
+    """Isolated images on isolated hosts only, and others off these hosts unless that is allowed."""
+
+    run_filter_once_per_request = True
+    RUN_ON_REBUILD = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether image and host belong together."""
+        image_isolated = spec.image.id in self.options.isolated_images
+        host_isolated = host.name in self.options.isolated_hosts
+        if not self.options.isolated_hosts:
+            is_restricted = self.options.restrict_isolated_hosts_to_isolated_images
+            return not (is_restricted and image_isolated)
+        if not self.options.restrict_isolated_hosts_to_isolated_images:
+            return host_isolated or not image_isolated
+        return image_isolated == host_isolated

@@ -9,13 +9,14 @@ held before the step or what it holds after it.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.allocations.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.errors import InvalidRequest
@@ -23,7 +24,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.explanation import ExplainedRequest
-from compute_agent.scheduler.life_cycle.claim import Claim, claim_of
+from compute_agent.scheduler.manager import Selection
 from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import MoveStart
@@ -31,9 +32,56 @@ from compute_agent.scheduler.moves.repeated import begun_before
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
-from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
+from compute_agent.scheduler.search.targets import root_of
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an instance holds.
+
+    :param host: name of the host's root provider.
+    :param root: uuid of the host's root provider.
+    :param mappings: group to the providers that serve it.
+    :param alternates: hosts to try later; not claimed.
+    :param is_claimed: False while the agents of the fleet claim themselves: then `allocations` is
+        what the agent of the host is to claim.
+    """
+
+    instance: str
+    host: str
+    root: str
+    allocations: Amounts
+    mappings: Mapping[str, tuple[str, ...]]
+    alternates: tuple[Selection, ...] = ()
+    is_claimed: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "instance": self.instance,
+            "claimed": self.is_claimed,
+            "host": self.host,
+            "root": self.root,
+            "allocations": copy_of(self.allocations),
+            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
+            "alternates": [selection.as_dict() for selection in self.alternates],
+        }
+
+
+def claim_of(instance: str, selections: Sequence[Selection]) -> Claim:
+    """Return the claim that the first of `selections` stands for, the others as alternates."""
+    first, *others = selections
+    request = json.loads(first.allocation_request)
+    return Claim(
+        instance=instance,
+        host=first.nodename,
+        root=first.compute_node_uuid,
+        allocations=of_record(request),
+        mappings={suffix: tuple(uuids) for suffix, uuids in request["mappings"].items()},
+        alternates=tuple(others),
+    )
 
 
 class ReplacingClaims:

@@ -25,9 +25,9 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.outcomes.causes import Causes, LostClaim
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
-from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 from compute_agent.scheduler.search.search import HostSearch
+from compute_agent.scheduler.search.targets import root_of
 
 LOG = logging.getLogger(__name__)
 

@@ -48,7 +48,7 @@ from compute_agent.scheduler.outcomes.observer import MoveState, Observer
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
-from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.targets import root_of
 
 LOG = logging.getLogger(__name__)
 

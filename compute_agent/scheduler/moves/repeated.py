@@ -9,7 +9,7 @@ from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
-from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.targets import root_of
 
 
 def begun_before(

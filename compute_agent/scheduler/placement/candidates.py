@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -155,11 +155,9 @@ class AllocationCandidates:
 
 
 class UnreadCandidates(AllocationCandidates):
-    """Placement's answer as it came, of which only that is read which is looked at.
+    """An answer about hosts of one provider each, of which only that is read which is looked at.
 
     Of a thousand hosts one is claimed, and nothing but amounts is looked at of the others.
-
-    :ivar requests: by the root of their host.
     """
 
     def __init__(
@@ -170,22 +168,17 @@ class UnreadCandidates(AllocationCandidates):
         shape: str,
     ) -> None:
         self.returned_count = returned_count
-        self.requests = requests
+        self._requests = requests
         self._summaries = summaries
         self._shape = shape
 
     def __bool__(self) -> bool:
         """Whether there is any candidate."""
-        return bool(self.requests)
+        return bool(self._requests)
 
     def __len__(self) -> int:
         """Count the candidates."""
-        return sum(map(len, self.requests.values()))
-
-    @cached_property
-    def has_lone_roots(self) -> bool:
-        """Whether each host is one provider, and nothing is shared."""
-        return self._summaries.keys() == self.requests.keys()
+        return sum(map(len, self._requests.values()))
 
     def has_shape(self, shape: str) -> bool:
         """See `AllocationCandidates`."""
@@ -194,70 +187,41 @@ class UnreadCandidates(AllocationCandidates):
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """See `AllocationCandidates`."""
-        return tuple(chain.from_iterable(map(self._candidates_of, self.requests)))
+        return tuple(chain.from_iterable(self.of_host(root)[1] for root in self._requests))
 
     @cached_property
     def providers(self) -> Mapping[str, ProviderSummary]:
         """See `AllocationCandidates`."""
-        return self._summaries_of(self._summaries)
-
-    @cached_property
-    def trees(self) -> Mapping[str, Sequence[str]]:
-        """See `AllocationCandidates`."""
-        trees: dict[str, list[str]] = {}
-        with _reading():
-            for uuid, body in self._summaries.items():
-                trees.setdefault(body["root_provider_uuid"], []).append(uuid)
-        return trees
+        return {uuid: self.of_host(uuid)[0][uuid] for uuid in self._summaries}
 
     @property
     def nested_roots(self) -> frozenset[str]:
-        """See `AllocationCandidates`."""
-        if self.has_lone_roots:
-            # placement was asked for none that is a cell itself
-            return frozenset()
-        with _reading():
-            return frozenset(
-                body["root_provider_uuid"]
-                for body in self._summaries.values()
-                if HW_NUMA_ROOT in body["traits"]
-            )
+        """See `AllocationCandidates`: placement was asked for none that is a cell itself."""
+        return frozenset()
 
     @property
     def roots(self) -> Sequence[str]:
         """See `AllocationCandidates`."""
-        return list(self.requests)
+        return list(self._requests)
 
     def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
         """See `AllocationCandidates`."""
-        candidates = self._candidates_of(root)
-        used_uuids = {uuid for candidate in candidates for uuid in candidate.allocations}
-        tree = (root,) if self.has_lone_roots else self.trees[root]
-        return self._summaries_of(dict.fromkeys((*tree, *used_uuids))), candidates
+        with _reading():
+            candidates = [_candidate(root, body, self._shape) for body in self._requests[root]]
+            return {root: _summary(root, self._summaries[root])}, candidates
 
-    def lone_counts(self, roots: Sequence[str]) -> list[Counts] | None:
-        """Return what there is of each of some hosts, if each is one provider; else `None`."""
-        if not self.has_lone_roots:
-            return None
+    def counts_of(self, roots: Sequence[str]) -> list[Counts]:
+        """Return what there is of each of some hosts."""
         return [self._summaries[root]["resources"] for root in roots]
 
     def having(self, trait: str, roots: Sequence[str]) -> list[bool]:
-        """Return which of some hosts have a trait at their root."""
-        summaries = self._summaries
-        return [root in summaries and trait in summaries[root]["traits"] for root in roots]
+        """Return which of some hosts have a trait."""
+        return [trait in self._summaries[root]["traits"] for root in roots]
 
     @cached_property
     def classes(self) -> set[str]:
-        """The resource classes of all providers."""
+        """The resource classes of all hosts."""
         return set[str]().union(*[body["resources"] for body in self._summaries.values()])
-
-    def _summaries_of(self, uuids: Iterable[str]) -> dict[str, ProviderSummary]:
-        with _reading():
-            return {uuid: _summary(uuid, self._summaries[uuid]) for uuid in uuids}
-
-    def _candidates_of(self, root: str) -> tuple[Candidate, ...]:
-        with _reading():
-            return tuple([_candidate(root, body, self._shape) for body in self.requests[root]])
 
 
 def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[str, ...]:
@@ -270,7 +234,7 @@ def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[s
     return tuple(line)
 
 
-def read(body: Mapping[str, Any], shape: str = "flat") -> UnreadCandidates:
+def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
     """Read the JSON body of `GET /allocation_candidates`.
 
     A candidate belongs to the host whose root is that of its providers that are not shared; it does
@@ -281,8 +245,14 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> UnreadCandidates:
     """
     with _reading():
         summaries, requests = body["provider_summaries"], body["allocation_requests"]
-        summaries.values()
-        return UnreadCandidates(summaries, _by_root(requests, summaries), len(requests), shape)
+        by_root = _by_root(requests, summaries)
+        if summaries.keys() == by_root.keys():
+            return UnreadCandidates(summaries, by_root, len(requests), shape)
+        return AllocationCandidates(
+            [_candidate(root, body, shape) for root, bodies in by_root.items() for body in bodies],
+            {uuid: _summary(uuid, body) for uuid, body in summaries.items()},
+            len(requests),
+        )
 
 
 @contextmanager

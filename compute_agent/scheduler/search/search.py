@@ -32,7 +32,6 @@ from compute_agent.scheduler.placement.candidates import (
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search import layout_queries, prefilters
-from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.inquiry import Inquiry
@@ -42,7 +41,13 @@ from compute_agent.scheduler.search.server_groups import (
     with_hosts,
 )
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
-from compute_agent.scheduler.search.targets import Target, missing_traits, sees_all_hosts, target_of
+from compute_agent.scheduler.search.targets import (
+    Target,
+    missing_traits,
+    root_of,
+    sees_all_hosts,
+    target_of,
+)
 from compute_agent.scheduler.weighers.order import candidates_in_order
 
 LOG = logging.getLogger(__name__)

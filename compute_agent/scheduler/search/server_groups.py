@@ -20,7 +20,7 @@ from compute_agent.scheduler.filters.server_group import (
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.placement.client import PlacementClient
-from compute_agent.scheduler.search.current_host import host_roots
+from compute_agent.scheduler.search.targets import host_roots
 
 LOOKED_AT: Final = 8
 """The best hosts, among which one with few members is looked for with soft-anti-affinity."""

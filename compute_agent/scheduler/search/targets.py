@@ -1,4 +1,6 @@
-"""Hosts that a request names: by the root provider's name, or by a service with several nodes.
+"""Hosts that a request names, and hosts of instances.
+
+A name is that of the root provider, or of a service with several nodes.
 
 A rebuild names the host where the instance is: nothing is claimed, the new image is checked.
 """
@@ -10,11 +12,12 @@ from dataclasses import dataclass
 
 from compute_agent.request import extra_specs
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.outcomes.causes import Causes
 from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding
 
 _GATHERING = ("affinity", "soft-affinity")
 
@@ -91,3 +94,27 @@ def missing_traits(
     """
     there = frozenset().union(*(traits.get(uuid, frozenset()) for uuid in used_providers))
     return extra_specs.image_traits(spec.image.properties) - there
+
+
+def root_of(placement: PlacementClient, instance: str, holding: Holding) -> str:
+    """Return the root provider of the host that an instance is on, which need not give it anything.
+
+    :raises MoveRefused: it is on no host, or on several.
+    """
+    found_roots = host_roots(placement, holding)
+    if len(found_roots) != 1:
+        raise MoveRefused(
+            f"The request for {instance} was refused: it holds allocations on {len(found_roots)} "
+            f"hosts ({', '.join(sorted(found_roots)) or 'shared providers only'}), expected one. "
+            "Remove what is left over, such as that on a host it was evacuated from."
+        )
+    return next(iter(found_roots))
+
+
+def host_roots(placement: PlacementClient, holding: Holding) -> frozenset[str]:
+    """Return the root providers of the hosts of which something is held."""
+    roots = placement.provider_roots(tuple(holding.allocations))
+    if len(set(roots.values())) < 2:
+        return frozenset(roots.values())
+    sharing = placement.sharing(tuple(roots))
+    return frozenset(root for uuid, root in roots.items() if uuid not in sharing)
