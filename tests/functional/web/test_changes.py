@@ -78,3 +78,8 @@ def test_the_page_of_a_host_has_its_last_changes(open_page: OpenPage, site: Site
     table.get_by_text("VCPU 0 → 1").first.wait_for()
     assert consumer in table.inner_text()
     site("DELETE", f"/allocations/{consumer}")
+    for _ in range(5):
+        site("DELETE", f"/allocations/{site.claim({host: {'VCPU': 1}})}")
+    page.get_by_role("link", name="All that changed of this host").click()
+    page.get_by_role("cell", name=consumer).first.wait_for()
+    assert page.locator("tbody tr").count() > 10

@@ -162,3 +162,5 @@ def test_a_device_that_is_gone_is_named_with_who_holds_it(open_page: OpenPage, s
     assert "reserved" not in figure.inner_text()
     assert figure.locator(".square").count() == 1
     assert "gone, but held: GPU 0000:82:00.0" in page.locator(".summary").inner_text()
+    page.goto(f"{site.pages}#/fleet?text={name}")
+    page.locator("tbody tr", has_text="a device is gone, but held").wait_for()

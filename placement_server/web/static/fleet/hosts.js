@@ -2,12 +2,15 @@
 
 import { read, readOwn } from "../api.js";
 import { nowAndThen } from "../following.js";
+import { MISSING, UNHEALTHY } from "../host/tree.js";
 
 /** So many hosts are asked for in one request, whose line is bounded. */
 const AT_ONCE = 50;
 /** From so many hosts on the whole fleet is read instead. */
 const FEW = 300;
 const DISABLED = "COMPUTE_STATUS_DISABLED";
+/** What traits say of the devices of a host. */
+const DEVICES = { [MISSING]: "a device is gone, but held", [UNHEALTHY]: "a device is broken" };
 
 /**
  * A host is the root of a provider tree: {uuid, name, providers, traits, aggregates, classes, isDisabled},
@@ -38,10 +41,11 @@ export class Fleet {
     return this.reports.get(host.uuid)?.silent ?? false;
   }
 
-  /** Return what is to be known of a host in words: that it is disabled, that its agent is silent; empty for most. */
+  /** Return what is to be known of a host in words: that it is disabled, its agent silent, a device gone; empty for most. */
   stateOf(host) {
     const report = this.reports.get(host.uuid);
-    return statesOf(host.isDisabled, report).join("; ");
+    const devices = Object.entries(DEVICES).filter(([trait]) => host.traits.has(trait)).map(([, words]) => words);
+    return [...statesOf(host.isDisabled, report), ...devices].join("; ");
   }
 
   /** Read the hosts that changed. */

@@ -54,6 +54,7 @@ export async function show(page, { query, signal }) {
 
 function summarised(fleet, hosts, name) {
   const all = fleet.hosts.size;
+  if (!all) return "There is no host yet. Each appears when its agent has reported it.";
   let [capacity, used, full] = [0, 0, 0];
   for (const host of hosts) {
     capacity += host.classes[name]?.capacity ?? 0;

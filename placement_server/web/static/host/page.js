@@ -1,14 +1,14 @@
 // The page of a host: its drawing, who holds something of it, and its providers.
 
 import { read } from "../api.js";
-import { count, element, entitle, number, pageLink, renew, titleCells, usedOf } from "../dom.js";
+import { count, element, entitle, number, pageAddress, pageLink, renew, titleCells, usedOf } from "../dom.js";
 import { past, pastTable } from "../changes/past.js";
 import { moment, notableReports, statesOf } from "../fleet/hosts.js";
 import { follow, nowAndThen } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 
 const MOST_CONSUMERS = 500;
-const MOST_CHANGES = 100;
+const MOST_CHANGES = 10;
 
 export async function show(page, { path: [uuid], signal }) {
   entitle("Host");
@@ -79,6 +79,8 @@ function parts(body, report, changes, isOpen) {
     consumerTable(consumers, all, drawn),
     changes ? element("h2", {}, "What changed") : null,
     changes ? pastTable(changes, true) : null,
+    changes?.history.length === MOST_CHANGES
+      ? element("p", {}, element("a", { href: pageAddress("changes", [], { host: root.uuid }) }, "All that changed of this host")) : null,
     element("details", isOpen ? { open: true } : {}, element("summary", {}, "All providers, with their traits"), providerTable(all)),
   ];
 }

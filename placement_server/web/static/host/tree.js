@@ -3,8 +3,8 @@
 const PAGE_SIZE = "CUSTOM_MEMORY_PAGE_SIZE_";
 const GPU_MODEL = "CUSTOM_GPU_";
 const SHARING = "MISC_SHARES_VIA_AGGREGATE";
-const UNHEALTHY = "CUSTOM_GPU_UNHEALTHY";
-const MISSING = "CUSTOM_DEVICE_MISSING";
+export const UNHEALTHY = "CUSTOM_GPU_UNHEALTHY";
+export const MISSING = "CUSTOM_DEVICE_MISSING";
 /** Traits that say what a provider is, by the kind that the drawing knows. */
 const KINDS = {
   cell: ["HW_NUMA_ROOT"],
