@@ -155,10 +155,6 @@ class Route:
     methods: dict[str, Handler]
     extension: Microversion | None = None
 
-    @property
-    def allowed_methods(self) -> tuple[str, ...]:
-        return tuple(self.methods)
-
 
 def _literals(segments: list[str]) -> tuple[int, tuple[str, ...]]:
     return len(segments), tuple(segments[0::2])
@@ -275,7 +271,7 @@ class Dispatcher:
         if handler is None:
             raise errors.MethodNotAllowed(
                 "The method specified is not allowed for this resource.",
-                allow=route.allowed_methods,
+                allow=tuple(route.methods),
             )
         if method != "GET":
             AUTHOR.set(_author(environ))

@@ -11,6 +11,7 @@ from placement_server.candidates.capacity.fragmentation import (
     ClassFragmentation,
     fragmentation,
 )
+from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.index.index import Index
@@ -93,12 +94,13 @@ class QueryEvaluator:
         return fragmentation(shapes, members, self.index, self.account), counts
 
     def explanation(
-        self, query: CandidateQuery, microversion: Microversion, sets: int = 0
+        self, query: CandidateQuery, microversion: Microversion, *, closest: bool = True
     ) -> Explanation:
         """Return why the candidates are those that they are.
 
-        :param sets: how many sets of changes to look for, where there is no candidate.
+        :param closest: look for sets of changes, where there is no candidate: as many as the limit.
         """
+        sets = SETS if query.limit is None else query.limit
         one_per_tree = microversion < (1, 29)
         trials = Trials(self.index, self.seconds, one_per_tree, self.account, self.effort)
-        return explain(query, trials, sets)
+        return explain(query, trials, sets if closest else 0)

@@ -295,7 +295,10 @@ class Renderer:
         texts = self._parts
         for position, items in self._items_at(placement).items():
             slot = root + position if position < size else shares[position - size]
-            seen_slots[self._summarised_by(slot, tree)] = None
+            if self._has_nested:
+                seen_slots[int(self.index.root[slot]) if shares else root] = None
+            else:
+                seen_slots[slot] = None
             key = (slot, *items)
             part = texts.get(key)
             if part is None:
@@ -335,12 +338,6 @@ class Renderer:
         uuid = self.index.columns.uuid
         pieces = self._pieces[root] = [_Pieces(text, uuid, root, self._kept_size) for text in texts]
         return pieces
-
-    def _summarised_by(self, slot: int, tree: TreeView) -> int:
-        """Return what represents a slot in the summaries: itself, or the root of its tree."""
-        if not self._has_nested:
-            return slot
-        return int(self.index.root[slot]) if tree.shares else tree.root
 
     def _part(self, items: tuple[int, ...]) -> str:
         """Return the member of the allocations for one provider, its uuid left open."""

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import Amounts
-from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.errors import CandidatesError, OutOfTime, SearchGaveUp
 from placement_server.candidates.evaluator import Fragmentation, QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
@@ -132,23 +131,17 @@ class CandidateService:
         query: CandidateQuery,
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
+        *,
+        closest: bool = False,
     ) -> Explanation:
-        """Explain why a query has the candidates that it has; raises what `answer` does."""
-        return self._small(on_heavy, lambda evaluator: evaluator.explanation(query, microversion))
+        """Explain why a query has the candidates that it has; raises what `answer` does.
 
-    def explain_with_closest(
-        self,
-        query: CandidateQuery,
-        microversion: Microversion,
-        on_heavy: Callable[[], None] = lambda: None,
-    ) -> Explanation:
-        """Explain, also what would give a query candidates that has none.
-
-        The limit of the query is how many sets of changes are reported at most.
+        :param closest: explain also what would give a query candidates that has none. Its limit is
+            how many sets of changes are reported at most.
         """
-        sets = SETS if query.limit is None else query.limit
         explanation = self._small(
-            on_heavy, lambda evaluator: evaluator.explanation(query, microversion, sets)
+            on_heavy,
+            lambda evaluator: evaluator.explanation(query, microversion, closest=closest),
         )
         if explanation.closest is not None:
             explanation.closest.read_rooms(

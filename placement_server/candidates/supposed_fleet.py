@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from placement_server.candidates.capacity.capacity import Capacity
-from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp
 from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
@@ -70,8 +69,7 @@ class SupposedFleet:
         No provider is reported as short: the database knows who holds something, but not what is
         supposed of it.
         """
-        sets = SETS if query.limit is None else query.limit
-        return self._answer(lambda evaluator: evaluator.explanation(query, microversion, sets))
+        return self._answer(lambda evaluator: evaluator.explanation(query, microversion))
 
     def capacity(self, query: CandidateQuery, microversion: Microversion) -> Capacity:
         """Return how many further claims would succeed; all versions that nest count alike."""

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 _LONGEST_BODY: Final = 64 * 1024 * 1024
 """Bytes that are read of a body which is too long at most: its client gets to the answer."""
 
-_NO_BODY: Final = (None, "", "0")
-"""Lengths of a body that is not there."""
-
 
 class _Turn:
     """The turn of one request, which may give it back early and take it again.
@@ -84,7 +81,8 @@ class Turns:
     def _received_body(self, environ: dict[str, Any]) -> io.BytesIO:
         """Return the body, of one that is too long a part: the application refuses it anyway."""
         body, size = io.BytesIO(), 0
-        if environ.get("CONTENT_LENGTH") in _NO_BODY and "HTTP_TRANSFER_ENCODING" not in environ:
+        is_chunked = "HTTP_TRANSFER_ENCODING" in environ
+        if environ.get("CONTENT_LENGTH", "0") in ("", "0") and not is_chunked:
             return body
         source, most = environ["wsgi.input"], self._max_body_size
         is_kept = int(environ.get("CONTENT_LENGTH") or 0) <= most

@@ -34,21 +34,6 @@ LOADING_SECONDS: Final = 1.0
 """Seconds that a check waits for an index which is being loaded."""
 
 
-class AtPath:
-    """Send one path to another application."""
-
-    def __init__(self, application: WSGIApplication, path: str, elsewhere: WSGIApplication) -> None:
-        self._application = application
-        self._path = path
-        self._elsewhere = elsewhere
-
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        application = (
-            self._elsewhere if environ.get("PATH_INFO") == self._path else self._application
-        )
-        return application(environ, start_response)
-
-
 class Health:
     """The checks of `[healthcheck]`, and whether the database answers and the index is loaded.
 
@@ -167,6 +152,7 @@ def wrap(
     :param follower: what loads the index.
     """
     options = conf.placement_server
+    paths: dict[str, WSGIApplication] = {}
     if options.metrics_path:
         inventories = InventoryCollector(
             store,
@@ -174,8 +160,12 @@ def wrap(
             zones=options.zone_aggregates,
         )
         metrics.observe_pools(store)
-        application = AtPath(application, options.metrics_path, Metrics(inventories))
+        paths[options.metrics_path] = Metrics(inventories)
     if options.healthcheck_path:
-        health = Health(application, conf, DatabaseProbe.of_store(store), follower)
-        application = AtPath(application, options.healthcheck_path, health)
-    return application
+        probe = DatabaseProbe.of_store(store)
+        paths[options.healthcheck_path] = Health(application, conf, probe, follower)
+
+    def by_path(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        return paths.get(environ.get("PATH_INFO", ""), application)(environ, start_response)
+
+    return by_path if paths else application

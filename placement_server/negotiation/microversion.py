@@ -96,20 +96,7 @@ def negotiate(header: str | None) -> Microversion:
     :raises InvalidVersionString: not two integers.
     :raises UnacceptableVersion: outside of MIN..MAX.
     """
-    return _parse(version_asked_for(header, SERVICE_TYPE)) if header else MIN
-
-
-def version_asked_for(header: str, service_type: str) -> str | None:
-    """Return the version in the last item for a service type; None when there is no such item."""
-    requested_version = None
-    for item in header.split(","):
-        service, blank, version = item.strip().partition(" ")
-        if blank and service.lower() == service_type:
-            requested_version = version.strip()
-    return requested_version
-
-
-def _parse(requested_version: str | None) -> Microversion:
+    requested_version = version_asked_for(header or "", SERVICE_TYPE)
     if requested_version is None:
         return MIN
     if requested_version == "latest":
@@ -127,3 +114,13 @@ def _parse(requested_version: str | None) -> Microversion:
     if numbers[0] != MIN.major or not MIN.minor <= numbers[1] <= MAX.minor:
         raise UnacceptableVersion(requested_version)
     return Microversion(*numbers)
+
+
+def version_asked_for(header: str, service_type: str) -> str | None:
+    """Return the version in the last item for a service type; None when there is no such item."""
+    requested_version = None
+    for item in header.split(","):
+        service, blank, version = item.strip().partition(" ")
+        if blank and service.lower() == service_type:
+            requested_version = version.strip()
+    return requested_version

@@ -6,6 +6,7 @@ An extension: takes the query of GET /allocation_candidates, and is allowed to t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from placement_server.api.request import Request
@@ -35,9 +36,8 @@ def show(request: Request) -> Response:
     if request.extensions is None or request.extensions < CLOSEST:
         explanation = allocation_candidates.search_for(request, candidates.explain, "explained")
         return json_response(body_of(explanation), *headers)
-    explanation = allocation_candidates.search_for(
-        request, candidates.explain_with_closest, "explained"
-    )
+    explain = partial(candidates.explain, closest=True)
+    explanation = allocation_candidates.search_for(request, explain, "explained")
     return json_response(body_with_closest(explanation), *headers)
 
 

@@ -14,6 +14,7 @@ placements that differ only in the provider of a group that asks for no resource
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import chain, islice
 
 from placement_server.candidates.limits import sizes
@@ -142,6 +143,7 @@ class Series:
         return placements[number : number + most]
 
 
+@dataclass(slots=True, eq=False)
 class ClassPlacements:
     """What one tree class has: placements of distinct amounts, and permutations of items.
 
@@ -151,19 +153,10 @@ class ClassPlacements:
     :ivar problem: what is solved; None where there is a contradiction.
     """
 
-    __slots__ = ("distinct", "permutation_series", "problem", "reason")
-
-    def __init__(
-        self,
-        distinct: Series,
-        permutation_series: Series | None,
-        reason: str,
-        problem: Problem | None = None,
-    ) -> None:
-        self.distinct = distinct
-        self.permutation_series = permutation_series
-        self.reason = reason
-        self.problem = problem
+    distinct: Series
+    permutation_series: Series | None
+    reason: str
+    problem: Problem | None = None
 
     @classmethod
     def none(cls, reason: str, account: Account) -> "ClassPlacements":

@@ -226,10 +226,11 @@ class Search:
         return self._breadth_first()
 
     def _depth_first(self) -> Iterator[Candidate]:
-        for tree, placements in self._trees():
-            for series in (placements.distinct, placements.permutation_series):
-                if series is not None:
-                    yield from self._of_tree(tree, series, 0)
+        for views, classes in self._chunks():
+            for tree, placements in zip(views, classes, strict=True):
+                for series in (placements.distinct, placements.permutation_series):
+                    if series is not None:
+                        yield from self._of_tree(tree, series, 0)
 
     def _breadth_first(self) -> Iterator[Candidate]:
         visited_views: list[tuple[TreeView, ClassPlacements]] = []
@@ -306,15 +307,12 @@ class Search:
             trees = remaining_trees
             number += 1
 
-    def _trees(self) -> Iterator[tuple[TreeView, ClassPlacements]]:
-        """Yield what may have candidates, each with the placements of its class."""
-        for views, classes in self._chunks():
-            yield from zip(views, classes, strict=True)
-
     def _chunks(
         self, *, whole: bool = False
     ) -> Iterator[tuple[list[TreeView], list[ClassPlacements]]]:
-        """Yield what `_trees` does in chunks: only as many as are asked for are sorted.
+        """Yield what may have candidates, each tree with the placements of its class, in chunks.
+
+        Only as many as are asked for are sorted.
 
         :param whole: see `Visits`.
         """

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatchmethod
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -150,7 +151,9 @@ class SupposedTrees:
                 used=used,
             )
         )
-        self._put(replace(row, inventories=tuple(sorted(others, key=_class_id))))
+        self._put(
+            replace(row, inventories=tuple(sorted(others, key=attrgetter("resource_class_id"))))
+        )
 
     @_make.register
     def _set_traits(self, supposition: SupposedTraits) -> None:
@@ -182,7 +185,7 @@ class SupposedTrees:
         self._account.take(sizes.provider_rows(len(rows) * supposition.copies, 0))
         empty = [
             replace(row, inventories=tuple(replace(entry, used=0) for entry in row.inventories))
-            for row in sorted(rows.values(), key=_provider_id)
+            for row in sorted(rows.values(), key=attrgetter("id"))
         ]
         for _ in range(supposition.copies):
             self._copies[supposition.like] += 1
@@ -321,11 +324,3 @@ class SupposedTrees:
             self._counted_sizes[root_id] = size
             rows = self._trees[root_id] = {row.id: row for row in tree.providers}
         return rows
-
-
-def _class_id(inventory: InventoryRow) -> int:
-    return inventory.resource_class_id
-
-
-def _provider_id(row: ProviderRow) -> int:
-    return row.id
