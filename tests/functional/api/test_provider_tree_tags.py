@@ -211,21 +211,6 @@ OF_POOL: dict[str, Write] = {
 
 
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
-@given(names=st.lists(st.sampled_from([*CHANGING, *LEAVING, "a restart"]), min_size=1, max_size=12))
-def test_tags_change_with_the_structure_alone(workers: Workers, names: list[str]) -> None:
-    tag = workers.tag()
-    for name in names:
-        if name == "a restart":
-            workers.restart()
-        else:
-            (CHANGING | LEAVING)[name](workers.writer)
-        if name in CHANGING:
-            assert get(workers.reader, tag).status == 200, f"not seen: {name}"
-        before, tag = tag, workers.tag()
-        assert (tag != before) == (name in CHANGING), name
-
-
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(names=st.lists(st.sampled_from([*CHANGING, *LEAVING, *OF_POOL, "a restart"]), max_size=12))
 def test_tags_with_sharing_change_with_what_is_shared_too(
     workers: Workers, names: list[str]
@@ -273,6 +258,13 @@ def test_each_change_has_another_tag_and_back_the_first_one(workers: Workers, na
     assert get(workers.reader, first).status == 200
     assert workers.tag() != first
     CHANGING[name](workers.writer)
+    assert workers.tag() == first
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_what_is_not_of_the_structure_leaves_the_tag(workers: Workers, name: str) -> None:
+    first = workers.tag()
+    LEAVING[name](workers.writer)
     assert workers.tag() == first
 
 

@@ -201,13 +201,6 @@ def test_answers_without_a_body_have_length_zero_or_none_and_no_type(served: Ser
         assert answer.headers["location"] == f"{served.url}/traits/CUSTOM_SERVED"
 
 
-def test_a_connection_serves_many_requests(served: ServerProcess) -> None:
-    with requests.Session() as session:
-        for _ in range(20):
-            answer = session.get(f"{served.url}/resource_classes", headers=ADMIN, timeout=30)
-            assert answer.status_code == 200
-
-
 def test_forwarded_headers_are_ignored_by_default(served: ServerProcess) -> None:
     forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example.com"}
     answer = requests.put(
@@ -236,28 +229,6 @@ def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: Serve
     text = requests.get(f"{served.url}/-/metrics", timeout=30).text
     counted = 'placement_http_requests_total{method="GET",route="/usages",status="200"} 10.0'
     assert counted in text
-
-
-def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--workers", "1")
-    try:
-        requests.get(server.url, timeout=30)
-        (worker,) = psutil.Process(server.process.pid).children()
-        worker.kill()
-        eventually(
-            lambda: (
-                [
-                    child.pid
-                    for child in psutil.Process(server.process.pid).children()
-                    if child.pid != worker.pid and child.status() != psutil.STATUS_ZOMBIE
-                ]
-                != []
-            ),
-            "another worker",
-        )
-        assert _answer(server, "").status_code == 200
-    finally:
-        assert server.stop() == 0
 
 
 def _answer(server: ServerProcess, path: str) -> requests.Response:

@@ -113,16 +113,6 @@ def test_a_database_that_breaks_under_a_server_is_a_503_that_is_logged_once(
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
 
-def test_a_server_in_process_ends_at_once_on_what_is_not_a_database(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("not a database at all\n" * 100)
-    with (
-        pytest.raises(StoreUnavailable, match="file is not a database"),
-        direct(f"sqlite:///{path}"),
-    ):
-        raise AssertionError("it has no database")
-
-
 @pytest.fixture
 def role(postgresql_server: Server) -> Iterator[str]:
     """A role of PostgreSQL with the password "right", that owns nothing."""
