@@ -90,7 +90,7 @@ def _let_audit(cloud: Cloud, living: list[str]) -> None:
         return consumers <= expected and len(looks) == 3 * len(cloud.hosts)
 
     try:
-        eventually(is_clean, "nothing held by nobody", 60, pause=0.3)
+        eventually(is_clean, "nothing held by nobody", 240, pause=0.3)
     except AssertionError:
         cloud.wrong += [
             f"{look.place} still has {sorted(look.content.keys() - expected)}, who are gone"
