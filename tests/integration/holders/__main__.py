@@ -10,6 +10,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import libvirt
+
 from tests.fixtures.databases import end, fresh_database, postgresql_missing, start_postgresql
 from tests.fixtures.libvirtd import libvirtd_missing
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
@@ -27,6 +29,8 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--emulated", action="store_true", help="on a host that QEMU emulates")
     options = parser.parse_args()
+    # of a daemon that is killed
+    libvirt.registerErrorHandler(lambda *_: None, None)
     for missing in (postgresql_missing(), rabbitmq_missing(), libvirtd_missing()):
         if missing:
             parser.error(missing)
