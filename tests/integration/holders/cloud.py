@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,10 +68,13 @@ class Cloud:
     def host_of_root(self, root: str) -> Machine:
         return next(self.hosts[name] for name, uuid in self._roots.items() if uuid == root)
 
-    def write_instances(self, living: Sequence[str]) -> None:
-        """Let agents that heal know which instances exist."""
+    def write_instances(self) -> None:
+        """Let agents that heal know which instances exist: all that were not ended or forgotten."""
+        living = {h.consumer for h in self.history.holdings.copy() if h.ending == math.inf}
         for machine in self.fleet.machines:
-            machine.instances.write_text("\n".join(living))
+            written = machine.instances.with_suffix(".new")
+            written.write_text("\n".join(sorted(living)))
+            written.rename(machine.instances)
 
     # -- looks --------------------------------------------------------------------------------
 

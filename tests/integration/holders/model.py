@@ -110,13 +110,7 @@ def contradictions(history: History) -> Iterator[str]:
     for place, holdings in by_place.items():
         yield from _given_twice(place, holdings, totals[place])
     for look in history.looks:
-        together: Counter[str] = Counter()
-        for content in look.content.values():
-            together.update(content)
-        for thing in _beyond(together, totals[look.place]):
-            holders = sorted(name for name, content in look.content.items() if thing in content)
-            yield f"{look.place} at {look.begin:.2f}: {thing} is held by {', '.join(holders)}"
-        yield from _unlike(look, by_place[look.place])
+        yield from _unlike(look, by_place[look.place], totals[look.place])
 
 
 def _given_twice(place: str, holdings: Sequence[Holding], total: Content) -> Iterator[str]:
@@ -147,9 +141,10 @@ def _beyond(content: Content, total: Content) -> Iterable[str]:
     return [thing for thing, amount in content.items() if amount > total.get(thing, 1)]
 
 
-def _unlike(look: Look, holdings: Sequence[Holding]) -> Iterator[str]:
-    """Iterate over what a look shows, and answers do not, or the reverse."""
+def _unlike(look: Look, holdings: Sequence[Holding], total: Content) -> Iterator[str]:
+    """Iterate over what a look shows twice, or answers do not, and what it does not show."""
     possible: dict[str, list[Holding]] = {}
+    together: Counter[str] = Counter()
     for holding in holdings:
         if holding.asked <= look.end and holding.gone >= look.begin:
             possible.setdefault(holding.consumer, []).append(holding)
@@ -161,5 +156,11 @@ def _unlike(look: Look, holdings: Sequence[Holding]) -> Iterator[str]:
                     f"{holding.content} was answered at {holding.answered:.2f}"
                 )
     for consumer, content in look.content.items():
+        # what waits for the audit since before takes no floating CPU and no memory from others
+        if any(holding.ending >= look.begin for holding in possible.get(consumer, ())):
+            together.update(content)
         if not any(h.content in (None, content) for h in possible.get(consumer, ())):
             yield f"{look.place} at {look.begin:.2f}: {consumer} has {content}, given by nobody"
+    for thing in _beyond(together, total):
+        holders = sorted(name for name, content in look.content.items() if thing in content)
+        yield f"{look.place} at {look.begin:.2f}: {thing} is held by {', '.join(holders)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections import Counter
@@ -50,7 +51,11 @@ def run(
                 client.act()
 
         def look() -> None:
-            while not over.wait(0.2):
+            for number in itertools.count():
+                if over.wait(0.2):
+                    return
+                if number % 5 == 0:
+                    cloud.write_instances()
                 cloud.look()
 
         def strike() -> None:
@@ -81,7 +86,7 @@ def run(
 
 def _let_audit(cloud: Cloud, living: list[str]) -> None:
     """Wait until nothing is held by those that were forgotten, and look."""
-    cloud.write_instances(living)
+    cloud.write_instances()
     expected = set(living)
 
     def is_clean() -> bool:
