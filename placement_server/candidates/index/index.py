@@ -156,9 +156,7 @@ class Index:
 
     def living_slots(self, slots: SlotArray) -> SlotArray:
         """Return those of some slots whose trees are alive here."""
-        alive = np.zeros(self.size, dtype=bool)
-        alive[self.roots] = True
-        living_slots: SlotArray = slots[alive[self.root[slots]]]
+        living_slots: SlotArray = slots[self.is_root[self.root[slots]]]
         return living_slots
 
     def tree(self, root_slot: int) -> TreeRows:

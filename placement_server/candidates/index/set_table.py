@@ -29,6 +29,14 @@ def looked_up(
     return among
 
 
+def occurring(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return which small numbers there are, ascending.
+
+    np.unique would import numpy.ma, which takes longer than to read thousands of hosts.
+    """
+    return np.flatnonzero(np.bincount(numbers))
+
+
 class SetTable:
     """Interned sets (of trait ids, of aggregate uuids), each with a small number.
 
@@ -95,8 +103,9 @@ class SetTable:
     def subset(self, numbers: npt.NDArray[np.int32]) -> "tuple[SetTable, npt.NDArray[np.int32]]":
         """Return a table of these sets alone, and their numbers in it."""
         table = SetTable()
-        used_numbers, places = np.unique(numbers, return_inverse=True)
+        used_numbers = occurring(numbers)
         fresh = [table.intern(self.members[number]) for number in used_numbers.tolist()]
+        places = np.searchsorted(used_numbers, numbers)
         return table, np.array(fresh, dtype=np.int32)[places]
 
     def numbers_with(self, member: Any) -> Sequence[int]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
 from placement_server.candidates.index.columns import Columns
-from placement_server.candidates.index.set_table import SetTable
+from placement_server.candidates.index.set_table import SetTable, occurring
 from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ProviderRow
@@ -188,8 +188,7 @@ def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) ->
     columns.inventory_start.extend(np.cumsum(np.bincount(slot, minlength=slots.count)))
     columns.inventory_class.extend(classes)
     places = np.empty(len(order), dtype=np.int32)
-    # np.unique would import numpy.ma, which takes longer than all this for thousands of hosts
-    for class_id in np.flatnonzero(np.bincount(classes)).tolist():
+    for class_id in occurring(classes).tolist():
         of_class = np.flatnonzero(classes == class_id)
         places[of_class] = np.arange(len(of_class))
         at = order.take(of_class)

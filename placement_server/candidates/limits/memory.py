@@ -42,6 +42,7 @@ class SearchMemory:
     :param per_search: the most that one search may hold.
     :param in_all: the most that all may hold, with the answers that are still being sent.
     :param return_memory: called after a search that held much.
+    :ivar granted_size: memory granted to the open accounts.
     """
 
     def __init__(
@@ -53,18 +54,13 @@ class SearchMemory:
         self.per_search = per_search
         self.in_all = in_all
         self.return_memory = return_memory
-        self._granted_bytes = 0
+        self.granted_size = 0
         self._lock = threading.Lock()
 
     @property
     def summaries(self) -> int:
         """The part for texts of provider summaries that are kept for later answers."""
         return self.in_all // 8
-
-    @property
-    def granted_size(self) -> int:
-        """Memory granted to the open accounts."""
-        return self._granted_bytes
 
     def grant(self, size: int, *, heavy: bool) -> None:
         """Let a search hold this much more, or less when the size is negative.
@@ -74,9 +70,9 @@ class SearchMemory:
         # What heavy searches may not take is there for those that need little.
         most = self.in_all - self.summaries - (self.in_all // 4 if heavy else 0)
         with self._lock:
-            if size > 0 and self._granted_bytes + size > most:
+            if size > 0 and self.granted_size + size > most:
                 raise WorkerOutOfMemory(most)
-            self._granted_bytes += size
+            self.granted_size += size
 
 
 class Account:

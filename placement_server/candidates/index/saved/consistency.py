@@ -63,11 +63,12 @@ def _trees_fit(columns: Columns) -> bool:
     node = (np.cumsum(sizes) - sizes)[shape] + position
     parent = np.array([parent for own in shapes for parent in own.parents])[node]
     end = np.array([end for own in shapes for end in own.ends])[node]
-    roots, members = np.unique(root, return_counts=True)
+    members = np.bincount(root)
+    roots = np.flatnonzero(members)
     return bool(
         np.array_equal(columns.parent.view(), np.where(parent == -1, -1, root + parent))
         and np.array_equal(columns.end.view(), root + end)
-        and np.array_equal(members, sizes[shape[roots]])
+        and np.array_equal(members[roots], sizes[shape[roots]])
     )
 
 

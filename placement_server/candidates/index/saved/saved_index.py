@@ -29,6 +29,7 @@ from placement_server.candidates.index.saved.saved_columns import (
     values_of,
     whole_numbers,
 )
+from placement_server.candidates.index.set_table import occurring
 from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.changes.lineage import BOUND, MODULUS, Mark, Totals
@@ -210,7 +211,7 @@ def require_same(index: Index, totals: Totals) -> None:
     if totals_of(index) != totals:
         raise UnusableCopy("its trees and those of the database do not have the same sums")
     living_mask = index.columns.living_mask(index.roots)
-    sets = np.unique(index.trait_set[living_mask]).tolist()
+    sets = occurring(index.trait_set[living_mask]).tolist()
     trait_ids = {trait for number in sets for trait in index.columns.trait_sets.members[number]}
     class_ids = {number for number, view in index.classes.items() if living_mask[view.slot].any()}
     names = index.names
