@@ -326,7 +326,9 @@ class IndexWriter:
         extent = extent.plus(self._columns, _array(new.values()))
         index = self._publish(roots, root_ids, links, extent)
         if index.size - extent.slots > max(_TOLERATED_DEAD, extent.slots):
-            return self._compact(index)
+            LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
+            self._columns, roots = self.compact()
+            return self._publish(roots, root_ids, self._find_links(roots), extent)
         return index
 
     def _replace_roots(
@@ -374,11 +376,6 @@ class IndexWriter:
 
     def _find_links(self, roots: IntArray) -> Links:
         return find_links(self._columns, roots, self._names.trait_ids.get(SHARING_TRAIT))
-
-    def _compact(self, index: Index) -> Index:
-        LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
-        self._columns, roots = self.compact()
-        return self._publish(roots, index.root_ids, self._find_links(roots), index.extent)
 
     def _publish(self, roots: IntArray, root_ids: IntArray, links: Links, extent: Extent) -> Index:
         left_out = frozenset(self._left_out)

@@ -335,7 +335,10 @@ class Search:
             picked_placements = list(map(pick, numbers))
             if self.reporter.wants:
                 for view, placements in zip(views, picked_placements, strict=True):
-                    self._report(view, placements)
+                    if placements.distinct.get(0) is None:
+                        self.reporter.tree_rejected(view.root, placements.reason)
+                    else:
+                        self.reporter.candidate()
             yield views, picked_placements
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
@@ -348,12 +351,6 @@ class Search:
         parts = self.plan, problem, self.tick, self.shuffle, self.account
         solver = ReportedSolver(*parts, self.reporter) if self.reporter.wants else Solver(*parts)
         return ClassPlacements.of(solver, self.account)
-
-    def _report(self, tree: TreeView, placements: ClassPlacements) -> None:
-        if placements.distinct.get(0) is None:
-            self.reporter.tree_rejected(tree.root, placements.reason)
-        else:
-            self.reporter.candidate()
 
     def _has_one_per_tree(self, candidate: Candidate) -> bool:
         slots = set(candidate.slots())

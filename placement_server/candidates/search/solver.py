@@ -203,7 +203,8 @@ class Solver:
             if frame.taken_position >= 0:
                 self._take(item, frame.taken_position, -1)
                 if not frame.fruitful and frame.next < len(frame.choices):
-                    self._remember_failure(frame, frame.taken_position, step)
+                    names = self._names(frame.taken_position, frame.used_mask, step)
+                    self._add_failed(frame, names)
                 frame.taken_position = -1
                 frame.fruitful = False
             position = self._next_choice(frame, step)
@@ -344,19 +345,13 @@ class Solver:
             if frame.failed_names:
                 names = self._names(position, frame.used_mask, step)
                 if not frame.failed_names.isdisjoint(names):
-                    self._add_failed(frame.failed_names, names)
+                    self._add_failed(frame, names)
                     continue
             return position
         return -1
 
-    def _remember_failure(self, frame: _Frame, position: int, step: int) -> None:
-        if frame.failed_names is None:
-            frame.failed_names = set()
-        self._add_failed(frame.failed_names, self._names(position, frame.used_mask, step))
-
-    def _add_failed(
-        self, failed_names: set[tuple[int, int, int]], names: list[tuple[int, int, int]]
-    ) -> None:
+    def _add_failed(self, frame: _Frame, names: list[tuple[int, int, int]]) -> None:
+        failed_names = frame.failed_names = frame.failed_names or set()
         before = len(failed_names)
         failed_names.update(names)
         self.account.take(sizes.failed_positions(len(failed_names) - before))
