@@ -94,7 +94,7 @@ class KnownWay:
                 redirect=False,
                 retries=False,
                 assert_same_host=False,
-                timeout=ConnectionTimeout(*timeout),
+                timeout=ConnectionTimeout(connect=timeout[0], read=timeout[1]),
                 preload_content=False,
                 decode_content=False,
             )

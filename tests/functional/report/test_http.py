@@ -288,6 +288,16 @@ def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub, earl
         transport.send(Request("POST", "/reshaper", (1, 30), {}, timeout=(10.0, 300.0)))
 
 
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_the_time_to_connect_does_not_limit_the_time_for_the_answer(stub, earlier):
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
+    for _ in range(earlier):
+        transport.send(Request("GET", "/", (1, 0)))
+    stub.answer = lambda handler: stub.released.wait(1) or text(handler, 200, "{}")
+    answer = transport.send(Request("POST", "/reshaper", (1, 30), {}, timeout=(0.5, 300.0)))
+    assert answer.status == 200
+
+
 def test_without_an_option_the_time_limits_are_10_60_and_300_seconds(stub):
     transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
     given = []
