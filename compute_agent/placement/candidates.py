@@ -149,7 +149,10 @@ class Candidates:
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         request = self._supposed("/make_room", question, response_schemas.ROOM)
-        response = self._connection.call(replace(request, good=(200, 400)))
+        # beside its search, placement may have to wait for others and to read all allocations
+        seconds = 60.0 + float(question.get("time_limit", 0))
+        request = replace(request, good=(200, 400), timeout=(10.0, seconds))
+        response = self._connection.call(request)
         if response.status == 400:
             raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")
         room: dict[str, Any] = response.json

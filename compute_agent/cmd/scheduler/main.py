@@ -206,7 +206,8 @@ def _add_placing(commands: _Commands) -> None:
         argument(
             "--mover",
             metavar="TEXT",
-            help="command that moves a guest and waits for it; gets guest, source and destination",
+            help="command that moves a guest and waits for it; gets guest, source and destination, "
+            "with --swap those of all guests at once",
         ),
         argument(
             "--at-once",

@@ -6,7 +6,7 @@ import argparse
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,8 +65,12 @@ def _carry_out(
     path: Path = namespace.carry_out
     command = shlex.split(namespace.mover)
 
-    def move_guest(move: Mapping[str, Any]) -> int:
-        arguments = [move["consumer"], _name(move["from"]), _name(move["to"])]
+    def move_guests(moves: Sequence[Mapping[str, Any]]) -> int:
+        arguments = [
+            argument
+            for move in moves
+            for argument in (move["consumer"], _name(move["from"]), _name(move["to"]))
+        ]
         ended = subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, check=False)
         return ended.returncode
 
@@ -82,9 +86,13 @@ def _carry_out(
                 say(line)
             if room.plan is None:
                 return Exit.FINE if room.now.hosts else Exit.FAILED
-            plan = CarriedPlan.write(path, room.plan["moves"])
+            moves, sources = room.plan["moves"], None
+            if namespace.swap:
+                guests = [move["consumer"] for move in moves]
+                sources = {guest: parts.client.holding(guest).allocations for guest in guests}
+            plan = CarriedPlan.write(path, moves, sources)
         try:
-            is_done = plan.carry_out(parts.client, parts.mover, move_guest, say, namespace.at_once)
+            is_done = plan.carry_out(parts.client, parts.mover, move_guests, say, namespace.at_once)
         except (AllocationMoveFailed, MoveRefused) as error:
             say(f"{error} Another plan is made.")
             path.unlink()

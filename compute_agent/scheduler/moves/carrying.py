@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final
 
 from compute_agent.errors import AllocationMoveFailed
-from compute_agent.placement.allocations.amounts import of_record
+from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.scheduler.errors import MoveRefused
+from compute_agent.scheduler.moves.exchange import Exchange
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.moves.repeated import begun_before
@@ -42,7 +43,11 @@ _MOVE: Final = object_of(
     }
 )
 _FILE: Final = Shape(
-    "a plan that is carried out", object_of({"moves": list_of(_MOVE), "done": list_of(WHOLE)})
+    "a plan that is carried out",
+    object_of(
+        {"moves": list_of(_MOVE), "done": list_of(WHOLE)},
+        {"keeper": TEXT, "sources": map_of(map_of(AMOUNTS))},
+    ),
 )
 
 
@@ -57,17 +62,25 @@ class CarriedPlan:
         self._document = documents.parse(documents.read_file(path), _FILE)
 
     @classmethod
-    def write(cls, path: Path, moves: list[Mapping[str, Any]]) -> CarriedPlan:
-        """Write the file of a plan of which nothing is done."""
+    def write(
+        cls, path: Path, moves: list[Mapping[str, Any]], sources: Mapping[str, Amounts] | None
+    ) -> CarriedPlan:
+        """Write the file of a plan of which nothing is done.
+
+        :param sources: what each guest holds, of a plan whose moves are made together.
+        """
         named = [{**move, "migration": str(uuid.uuid4())} for move in moves]
-        write_atomically(path, json.dumps({"moves": named, "done": []}).encode(), 0o600)
+        document: dict[str, Any] = {"moves": named, "done": []}
+        if sources is not None:
+            document |= {"keeper": str(uuid.uuid4()), "sources": sources}
+        write_atomically(path, json.dumps(document).encode(), 0o600)
         return cls(path)
 
     def carry_out(
         self,
         client: PlacementClient,
         mover: Mover,
-        move_guest: Callable[[Mapping[str, Any]], int],
+        move_guests: Callable[[Sequence[Mapping[str, Any]]], int],
         say: Callable[[str], None],
         at_once: int = 1,
     ) -> bool:
@@ -76,13 +89,16 @@ class CarriedPlan:
         A guest that cannot be moved gets back what it held, and the plan ends there, after the
         moves that are running.
 
-        :param move_guest: moves one and returns a status, 0 when it is moved. It is asked again for
-            a move that was cut off, and in as many threads as there are moves at once.
+        :param move_guests: moves one, or all where they are moved together, and returns a status, 0
+            when that is done. It is asked again for a move that was cut off, and in as many threads
+            as there are moves at once.
         :param say: reports the progress.
         :raises AllocationMoveFailed: a step does not fit any more; nothing of it is written.
         :raises MoveRefused: the consumer holds something else than the plan knows.
         :raises PlacementError: what was not done can be gone on with.
         """
+        if "sources" in self._document:
+            return self._carry_out_together(client, move_guests, say)
         moves = self._document["moves"]
         waiting = [at for at in range(len(moves)) if at not in self._document["done"]]
         mover.recover()
@@ -105,13 +121,40 @@ class CarriedPlan:
                         self._record_done(at, say)
                     else:
                         say(f"{self._name(at)}: moving")
-                        running[pool.submit(move_guest, entry)] = at, begun_move
+                        running[pool.submit(move_guests, [entry])] = at, begun_move
                 for ended in wait(running, return_when=FIRST_COMPLETED).done:
                     at, begun_move = running.pop(ended)
                     is_going_on &= self._end(mover, at, begun_move, ended.result(), say)
         if is_going_on:
             self._path.unlink()
         return is_going_on
+
+    def _carry_out_together(
+        self,
+        client: PlacementClient,
+        move_guests: Callable[[Sequence[Mapping[str, Any]]], int],
+        say: Callable[[str], None],
+    ) -> bool:
+        moves, name = self._document["moves"], f"all {len(self._document['moves'])} moves together"
+        exchange = Exchange(client, self._document["keeper"], moves, self._document["sources"])
+        if not self._document["done"]:
+            exchange.claim()
+            say(f"{name}: moving")
+            status = move_guests(moves)
+            if status:
+                try:
+                    exchange.revert()
+                except AllocationMoveFailed as error:
+                    # not raised: there is no other plan while guests are not where they hold
+                    say(f"{name}: failed with status {status}. {error} Repeat it.")
+                else:
+                    say(f"{name}: failed with status {status}, and hold what they held")
+                return False
+            for at in range(len(moves)):
+                self._record_done(at, say)
+        exchange.finish()
+        self._path.unlink()
+        return True
 
     def _end(
         self, mover: Mover, at: int, begun_move: Move, status: int, say: Callable[[str], None]

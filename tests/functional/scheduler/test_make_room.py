@@ -23,10 +23,11 @@ class Fleet:
     heavy: str
     spare: str
     guests: dict[str, str]
+    vcpus: int = 6
 
     @property
     def request(self) -> tuple[str, ...]:
-        return "--resources", "VCPU=6,MEMORY_MB=64", "--required", self.cloud.mark
+        return "--resources", f"VCPU={self.vcpus},MEMORY_MB=64", "--required", self.cloud.mark
 
 
 @pytest.fixture
@@ -158,10 +159,10 @@ def used_of(fleet: Fleet, host: str) -> int:
     return int(fleet.cloud.call("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"])
 
 
-def take_some_of_spare(fleet: Fleet) -> None:
+def take_some(fleet: Fleet, host: str, vcpus: int = 1) -> None:
     """Claim a part of the room of which the guest needs all."""
     owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    other = {"allocations": {fleet.spare: {"resources": {"VCPU": 1}}}, **owner}
+    other = {"allocations": {host: {"resources": {"VCPU": vcpus}}}, **owner}
     body = {**other, "consumer_generation": None}
     fleet.cloud.call("PUT", f"/allocations/{uuid.uuid4()}", json=body)
 
@@ -209,7 +210,7 @@ def test_a_step_that_others_took_the_room_of_is_planned_again(
     fleet: Fleet, command: Command, tmp_path: Path
 ) -> None:
     assert carry_out(command, fleet, tmp_path, "exit 3").returncode == 1
-    take_some_of_spare(fleet)
+    take_some(fleet, fleet.spare)
     done = carry_out(command, fleet, tmp_path, "exit 0")
     assert "Another plan is made." in done.stdout
     # one guest makes way for another
@@ -277,7 +278,7 @@ def test_one_that_fails_lets_the_others_end(fleet: Fleet, command: Command, tmp_
 def test_a_move_waits_for_the_room_that_an_earlier_one_frees(
     fleet: Fleet, command: Command, tmp_path: Path
 ) -> None:
-    take_some_of_spare(fleet)
+    take_some(fleet, fleet.spare)
     done = carry_out(command, fleet, tmp_path, "exit 0", "--at-once", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     progress = [line for line in done.stdout.splitlines() if line.startswith("move ")]
@@ -288,3 +289,88 @@ def test_a_move_waits_for_the_room_that_an_earlier_one_frees(
         "2done",
     ]
     assert "Another plan is made." not in done.stdout
+
+
+# -- together --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crossed(cloud: Cloud) -> Fleet:
+    """Hosts of 8 and 6 VCPU with guests of 5 and 4: after an exchange, 4 are free on the first."""
+    light, heavy = cloud.flat_host(8), cloud.flat_host(6)
+    guests = {host: str(uuid.uuid4()) for host in (light, heavy)}
+    for host, vcpus in ((light, 5), (heavy, 4)):
+        owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+        body = {"allocations": {host: {"resources": {"VCPU": vcpus}}}, **owner}
+        cloud.call(
+            "PUT", f"/allocations/{guests[host]}", json={**body, "consumer_generation": None}
+        )
+    return Fleet(cloud, light, heavy, "", guests, vcpus=4)
+
+
+def exchange(
+    command: Command, fleet: Fleet, directory: Path, mover: str
+) -> subprocess.CompletedProcess[str]:
+    return carry_out(command, fleet, directory, mover, "--swap")
+
+
+def vcpus_of(fleet: Fleet) -> list[dict[str, int]]:
+    """What both guests hold, by the number of their hosts."""
+    hosts = [fleet.light, fleet.heavy]
+    held = [fleet.cloud.held(guest) for guest in fleet.guests.values()]
+    return [{str(hosts.index(host)): n["VCPU"] for host, n in amounts.items()} for amounts in held]
+
+
+BEFORE, AFTER = [{"0": 5}, {"1": 4}], [{"1": 5}, {"0": 4}]
+
+
+def test_guests_that_take_one_anothers_places_are_moved_by_one_command(
+    crossed: Fleet, command: Command, tmp_path: Path
+) -> None:
+    assert carry_out(command, crossed, tmp_path, "").returncode == 1
+    done = exchange(command, crossed, tmp_path, "exit 0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [moved] = (tmp_path / "moved").read_text().splitlines()
+    light, heavy = f"p-{crossed.light}", f"p-{crossed.heavy}"
+    of_light, of_heavy = crossed.guests.values()
+    words = moved.split()
+    assert sorted((words[:3], words[3:])) == sorted(
+        ([of_light, light, heavy], [of_heavy, heavy, light])
+    )
+    assert vcpus_of(crossed) == AFTER
+    assert [used_of(crossed, host) for host in (crossed.light, crossed.heavy)] == [4, 5]
+    assert not (tmp_path / "plan").exists()
+
+
+def test_guests_that_cannot_be_moved_together_hold_what_they_held(
+    crossed: Fleet, command: Command, tmp_path: Path
+) -> None:
+    failed = exchange(command, crossed, tmp_path, "exit 3")
+    assert failed.returncode == 1
+    assert "failed with status 3, and hold what they held" in failed.stdout
+    assert vcpus_of(crossed) == BEFORE
+    assert [used_of(crossed, host) for host in (crossed.light, crossed.heavy)] == [5, 4]
+
+
+def test_an_exchange_that_was_killed_goes_on(
+    crossed: Fleet, command: Command, tmp_path: Path
+) -> None:
+    assert exchange(command, crossed, tmp_path, "kill -9 $PPID").returncode == -9
+    # all places are held, and of those that were left what may be needed to go back
+    assert vcpus_of(crossed) == AFTER
+    assert [used_of(crossed, host) for host in (crossed.light, crossed.heavy)] == [5, 5]
+    done = exchange(command, crossed, tmp_path, "exit 0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [used_of(crossed, host) for host in (crossed.light, crossed.heavy)] == [4, 5]
+
+
+def test_an_exchange_whose_room_was_taken_is_planned_again(
+    crossed: Fleet, command: Command, tmp_path: Path
+) -> None:
+    assert exchange(command, crossed, tmp_path, "exit 3").returncode == 1
+    take_some(crossed, crossed.heavy, 2)
+    done = exchange(command, crossed, tmp_path, "exit 0")
+    assert "Another plan is made." in done.stdout
+    assert done.returncode == 1
+    assert vcpus_of(crossed) == BEFORE
+    assert not (tmp_path / "plan").exists()
