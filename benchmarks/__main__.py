@@ -1,10 +1,10 @@
 """`python -m benchmarks [WHAT ...] [--quick]`: both servers in one run, against their bounds.
 
 search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
-claims: claims at once; agent: what one agent costs; plans: what a guest gets of a host; scheduling:
-claims through running schedulers, from a call on the bus to the claim; month: what is refused in a
-month, by the rules of the planner; room: which guests to move so that a request fits; floors:
-claims and many hosts beside what the same costs when only the unavoidable is done.
+claims: claims at once; agent: what one agent costs; scheduling: claims through running schedulers,
+from a call on the bus to the claim; month: what is refused in a month, also where room is made at
+night; room: which guests to move so that a request fits, and searches meanwhile; floors: claims and
+many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, and of
 scheduling are shown in one table at the end. With --quick that takes some three minutes: fewer
@@ -30,7 +30,7 @@ from benchmarks.agent import events
 from benchmarks.claims import rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, pgbench, starts, table
-from benchmarks.in_process import make_room, month, planner
+from benchmarks.in_process import make_room, month
 from benchmarks.reads import comparison
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import bus_claims
@@ -151,7 +151,6 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "agent": lambda console, arguments: events.show(console, arguments.quick),
     "month": lambda console, arguments: month.show(console, arguments.quick, arguments.plot),
     "room": lambda console, arguments: make_room.run(console, arguments.quick),
-    "plans": lambda console, arguments: planner.show(console, arguments.quick),
 }
 DEFAULT: Final = ("search", "reads", "startup", "claims", "floors")
 

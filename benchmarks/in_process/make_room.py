@@ -1,19 +1,25 @@
-"""Plans that make room in fleets that are 85 % full and more, in process and without a database.
+"""Plans that make room in fleets that are 85 % full and more, and searches while they are made.
 
-Processor time of one thread, from what consumers hold to the plan.
+Plans: in process and without a database, processor time of one thread, from what consumers hold to
+the plan. Searches: one client of a server with one worker, in turns alone and beside a client that
+asks for plans all the time.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl
 
 import numpy as np
+import psycopg
+import requests
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +31,10 @@ from benchmarks.in_process.searches import (
     flat_hosts,
     nested_hosts,
 )
+from benchmarks.parts.client import HEADERS, Client
+from benchmarks.parts.postgresql import temporary_postgresql
+from benchmarks.parts.servers import make_schema, ours
+from benchmarks.reads import many_hosts
 from placement_server.candidates.index.index import IndexWriter
 from placement_server.candidates.limits.heavy import SearchEffort
 from placement_server.candidates.limits.memory import Account
@@ -146,4 +156,59 @@ def run(console: Console, quick: bool) -> bool:
             "holds" if seconds <= row.bound else "FAILS",
         )
     console.print(table)
-    return holds
+    return _show_beside(console, 3 if quick else 20, quick) and holds
+
+
+_GUESTS_OF_HOSTS: Final = """
+INSERT INTO projects (id, external_id) VALUES (1, 'p');
+INSERT INTO users (id, external_id) VALUES (1, 'u');
+INSERT INTO consumers (id, uuid, project_id, user_id)
+    SELECT n, gen_random_uuid(), 1, 1 FROM generate_series(1, 70000) n;
+INSERT INTO allocations (consumer_id, resource_provider_id, resource_class_id, used)
+    SELECT u.uuid, u.id % 10000 + 1, c.id, 8 FROM consumers u, resource_classes c
+    WHERE c.name = 'VCPU';
+UPDATE inventories SET used = 56 FROM resource_classes c WHERE c.id = resource_class_id
+    AND c.name = 'VCPU';
+"""
+_SEARCH: Final = "/allocation_candidates?resources=VCPU:1&limit=10"
+
+
+def _show_beside(console: Console, turns: int, quick: bool) -> bool:
+    """Measure searches alone and beside plans; return whether they are no slower than 10 %."""
+    times: dict[str, list[float]] = {"alone": [], "beside plans": []}
+    with temporary_postgresql("room-") as (url, directory):
+        make_schema(f"postgresql+psycopg:{url}/ours")
+        many_hosts.fill(f"{url}/ours", 10_000)
+        with psycopg.connect(f"postgresql:{url}/ours", autocommit=True) as database:
+            database.execute(_GUESTS_OF_HOSTS)
+        connection = f"postgresql+psycopg:{url}/ours"
+        with ours(directory, connection, 1, threads=8, synchronise=False) as server:
+
+            def plans() -> None:
+                question = {"request": "resources=VCPU:24", "time_limit": 2}
+                headers = HEADERS | {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
+                while not stop.is_set():
+                    requests.post(f"{server.url}/make_room", json=question, headers=headers)
+
+            client = Client(server.url)
+            client.must("GET", _SEARCH)
+            for turn in range(2 * turns):
+                name, stop = list(times)[turn % 2], threading.Event()
+                with ThreadPoolExecutor(1) as pool:
+                    if name != "alone":
+                        pool.submit(plans)
+                        time.sleep(1)
+                    for _ in range(500):
+                        began = time.perf_counter()
+                        client.must("GET", _SEARCH)
+                        times[name].append(1000 * (time.perf_counter() - began))
+                        time.sleep(0.001)
+                    stop.set()
+    table = Table("searches", "p50, ms", "p90", "p99", "worst", title="One worker")
+    for name, own in times.items():
+        own.sort()
+        cuts = [own[int(len(own) * cut)] for cut in (0.5, 0.9, 0.99)]
+        table.add_row(name, *(f"{ms:.2f}" for ms in (*cuts, own[-1])))
+    console.print(table)
+    p90 = [own[int(len(own) * 0.9)] for own in times.values()]
+    return quick or p90[1] <= 1.1 * p90[0]

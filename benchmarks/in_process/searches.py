@@ -2,87 +2,63 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
+from uuid import UUID
 
 import os_resource_classes
-import os_traits
 
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 VERSION = (1, 39)
-ZONE = "aaaaaaaa-0000-0000-0000-000000000001"
 CLASS_IDS = {name: number for number, name in enumerate(os_resource_classes.STANDARDS)}
-TRAIT_IDS = {name: number for number, name in enumerate(sorted(os_traits.get_traits()), 1)}
-NAMES = NameRows(CLASS_IDS, TRAIT_IDS)
-HOST_TRAITS = tuple(sorted(TRAIT_IDS[name] for name in sorted(os_traits.get_traits("HW_CPU_"))[:8]))
-REQUIRED = "HW_CPU_X86_AVX2"
+NAMES = NameRows(CLASS_IDS, {"HW_NUMA_ROOT": 1})
 
 
-def inventory(name: str, total: int, used: int = 0, ratio: float = 1.0) -> InventoryRow:
+def inventory(name: str, total: int, ratio: float = 1.0) -> InventoryRow:
     """One inventory of a benchmark host."""
-    capacity = int(total * ratio)
-    return InventoryRow(
-        CLASS_IDS[name], total, 0, 1, total, 1, ratio, capacity, min(used, capacity)
-    )
+    return InventoryRow(CLASS_IDS[name], total, 0, 1, total, 1, ratio, int(total * ratio), 0)
 
 
-class Ids:
-    """Provider ids and uuids, the same in every run."""
+class Tree:
+    """A tree whose providers have ids and uuids that are the same in every run."""
 
-    def __init__(self) -> None:
-        self.last = 0
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self.rows: list[ProviderRow] = []
 
-    def provider(
-        self,
-        parent: ProviderRow | None,
-        stock: list[InventoryRow],
-        traits: tuple[int, ...] = (),
-        aggregates: tuple[str, ...] = (),
-    ) -> ProviderRow:
-        """Return the next provider."""
-        self.last += 1
-        return ProviderRow(
-            id=self.last,
-            uuid=str(uuid.UUID(int=self.last << 80 | 0x4000_8000_0000_0000_0000)),
-            parent_id=parent.id if parent else None,
-            root_id=parent.root_id if parent else self.last,
-            inventories=tuple(sorted(stock, key=lambda row: row.resource_class_id)),
-            trait_ids=traits,
-            aggregates=aggregates,
-        )
+    def add(
+        self, parent: int | None, stock: list[InventoryRow], traits: tuple[int, ...] = ()
+    ) -> int:
+        """Add a provider; return its id."""
+        row_id = self._first + len(self.rows)
+        uuid = str(UUID(int=row_id << 80 | 0x4000_8000_0000_0000_0000))
+        entries = tuple(sorted(stock, key=lambda row: row.resource_class_id))
+        self.rows.append(ProviderRow(row_id, uuid, parent, self._first, entries, traits, ()))
+        return row_id
 
 
 def flat_hosts(count: int) -> Iterator[TreeRows]:
-    """Hosts of one provider; each has the required trait, half are in the zone's aggregate."""
-    ids = Ids()
-    traits = tuple(sorted({*HOST_TRAITS, TRAIT_IDS[REQUIRED]}))
+    """Hosts of one provider."""
     for number in range(count):
-        stock = [
-            inventory("VCPU", 64, number % 32, 16.0),
-            inventory("MEMORY_MB", 262_144, 1024 * (number % 32), 1.5),
-            inventory("DISK_GB", 2000, 20 * (number % 32)),
-        ]
-        host = ids.provider(None, stock, traits, (ZONE,))
-        yield TreeRows(host.id, (host,))
+        stock = [inventory("VCPU", 64, 16.0), inventory("MEMORY_MB", 262_144, 1.5)]
+        stock.append(inventory("DISK_GB", 2000))
+        tree = Tree(number + 1)
+        yield TreeRows(tree.add(None, stock), tuple(tree.rows))
 
 
 def nested_hosts(count: int) -> Iterator[TreeRows]:
     """13 providers each: root, 2 cells, under each cell 2 GPUs and a NIC with 2 PFs."""
-    ids = Ids()
-    numa = (TRAIT_IDS["HW_NUMA_ROOT"],)
     for number in range(count):
-        root = ids.provider(None, [inventory("DISK_GB", 2000, number % 7)], (), (ZONE,))
-        rows = [root]
+        tree = Tree(13 * number + 1)
+        root = tree.add(None, [inventory("DISK_GB", 2000)])
         for _cell in range(2):
-            cell = ids.provider(
-                root, [inventory("VCPU", 32, number % 5), inventory("MEMORY_MB", 131_072)], numa
-            )
-            nic = ids.provider(cell, [])
-            rows += [cell, nic]
-            rows += [ids.provider(cell, [inventory("VGPU", 4)]) for _gpu in range(2)]
-            rows += [ids.provider(nic, [inventory("SRIOV_NET_VF", 8)]) for _pf in range(2)]
-        yield TreeRows(root.id, tuple(rows))
+            stock = [inventory("VCPU", 32), inventory("MEMORY_MB", 131_072)]
+            cell = tree.add(root, stock, (1,))
+            nic = tree.add(cell, [])
+            for _device in range(2):
+                tree.add(cell, [inventory("VGPU", 4)])
+                tree.add(nic, [inventory("SRIOV_NET_VF", 8)])
+        yield TreeRows(root, tuple(tree.rows))
 
 
 NESTED = (

@@ -7,7 +7,8 @@ CandidatesError
  │    ├── TooManyCandidates     there are more than one answer may hold
  │    ├── TooMuchMemory         they take more memory than one search may hold
  │    ├── WorkerOutOfMemory     all searches of this process hold what they may
- │    └── TooManyHeavySearches  other long searches run, and there was no place for this one
+ │    ├── TooManyHeavySearches  other long searches run, and there was no place for this one
+ │    └── SearchProcessEnded    the process of the search was killed
  └── InconsistentRows    the rows read from the store do not form trees
 """
 
@@ -104,6 +105,18 @@ class TooManyHeavySearches(SearchGaveUp):
             f"do: {most} such search{'' if most == 1 else 'es'} at a time may run in a server "
             "process. Ask again later, or with a smaller limit; or have "
             "[placement_server]heavy_searches raised."
+        )
+
+
+class SearchProcessEnded(SearchGaveUp):
+    """The process in which the search ran ended before its answer."""
+
+    retry_after = 5
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The search gave up, because the process in which it ran ended, killed perhaps for its "
+            "memory. The log has what it wrote; ask again, or for something narrower."
         )
 
 

@@ -1,15 +1,14 @@
 """Allocation candidates as the HTTP API asks for them."""
 
 import random
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import Amounts
-from placement_server.candidates.errors import CandidatesError, OutOfTime, SearchGaveUp
+from placement_server.candidates.errors import CandidatesError, SearchGaveUp
 from placement_server.candidates.evaluator import Fragmentation, QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.follower import IndexFollower
@@ -18,7 +17,9 @@ from placement_server.candidates.index.provider_filter import ProviderFilters, m
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits.heavy import HeavySearches, SearchEffort
 from placement_server.candidates.limits.memory import Account, SearchMemory
-from placement_server.candidates.make_room.question import Question, Room, find_room, read_held
+from placement_server.candidates.make_room.answer import Body
+from placement_server.candidates.make_room.process import RoomProcesses
+from placement_server.candidates.make_room.question import Question
 from placement_server.candidates.overview import Overview, overview
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
@@ -87,6 +88,9 @@ class CandidateService:
         )
         self._memory = memory
         self._heavy = heavy
+        self._room_processes = RoomProcesses(
+            store, self.follower, deadline, memory, heavy.most if heavy is not None else 1
+        )
         self._summaries = SummaryCache(memory.summaries) if memory is not None else SummaryCache()
 
     def answer(
@@ -232,43 +236,10 @@ class CandidateService:
             raise
         return fleet
 
-    def make_room(
-        self,
-        question: Question,
-        on_heavy: Callable[[], None] = lambda: None,
-    ) -> Room:
-        """Return the plans for a question; what consumers hold is read after the index.
-
-        :raises placement_server.candidates.make_room.question.UnknownTree: a tree does not exist.
-        :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
-        :raises placement_server.candidates.errors.SearchGaveUp: out of memory, or of time before
-            the search began.
-        :raises placement_server.store.errors.StoreError: the database cannot be read.
-        """
-        index, deadline = self.follower.index(), self._options.deadline
-        account, effort = Account(self._memory), SearchEffort(self._heavy, on_heavy)
-        began = time.monotonic()
-
-        def look() -> None:
-            seconds_left = deadline - (time.monotonic() - began)
-            if seconds_left <= 0:
-                raise OutOfTime(deadline, 0)
-            effort.look(seconds_left)
-
-        try:
-            held, stays = self._store.read(read_held, question, account, look)
-            seconds_left = deadline - (time.monotonic() - began)
-            bounds = replace(
-                question.bounds, seconds=min(question.bounds.seconds, max(0.0, seconds_left))
-            )
-            question = replace(question, bounds=bounds)
-            return find_room(index, question, held, stays, account, effort)
-        except SearchGaveUp as error:
-            error.__traceback__ = None
-            raise
-        finally:
-            effort.end()
-            account.close()
+    def make_room(self, question: Question, on_heavy: Callable[[], None]) -> Body:
+        """Return the body of the answer; see `placement_server.candidates.make_room.answer`."""
+        on_heavy()
+        return self._room_processes.answer(question)
 
     def _run(
         self,

@@ -5,7 +5,7 @@ An extension. Nothing is written: the answer is a plan for whoever can move gues
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,14 +13,11 @@ from placement_server import errors
 from placement_server.api.request import Request
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.candidates.index.index import Index
-from placement_server.candidates.make_room.places import Place
-from placement_server.candidates.make_room.plan import Bounds, Plan
-from placement_server.candidates.make_room.question import DISABLED, Question, Room, UnknownTree
+from placement_server.candidates.make_room.plan import Bounds
+from placement_server.candidates.make_room.question import DISABLED, Question, UnknownTree
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.policies import operations
 from placement_server.schemas import make_room as schemas
-from placement_server.store.providers import provider_rows
 
 SINCE: Final = 34
 """The microversion from which on a claim has mappings."""
@@ -51,12 +48,12 @@ def answer(request: Request) -> Response:
         )
     with allocation_candidates.counted_search(request, "planned"):
         try:
-            room = request.services.candidates.make_room(
+            body = request.services.candidates.make_room(
                 _question(request, body), request.give_turn_back
             )
         except UnknownTree as error:
             raise errors.NotFound(error.message, pointer=error.pointer) from error
-    return json_response(_body_of(request, room), *cache_headers(request.version))
+    return json_response(body, *cache_headers(request.version))
 
 
 def _question(request: Request, body: Mapping[str, Any]) -> Question:
@@ -89,56 +86,3 @@ def _canonical(uuid: str) -> str:
 def _query(request: Request, text: str) -> CandidateQuery:
     # A query string reaches an application as its bytes, one character each.
     return allocation_candidates.query_of(request, text.encode().decode("latin-1"))
-
-
-def _body_of(request: Request, room: Room) -> dict[str, Any]:
-    holdings = room.holdings
-    index, uuid = holdings.index, holdings.index.columns.uuid
-    moves = [move for plan in room.plans for move in plan.moves]
-    roots = {int(holdings.tree[move.consumer]) for move in moves}
-    roots |= {move.place.root for move in moves}
-    roots |= {place.root for plan in room.plans for place in plan.places}
-    names = request.store.read(provider_rows.names, [uuid[root] for root in roots])
-
-    def tree(root: int) -> dict[str, Any]:
-        return {"root": uuid[root], "name": names.get(uuid[root])}
-
-    def uuids(consumers: Iterable[int]) -> list[str]:
-        return [holdings.uuids[consumer] for consumer in consumers]
-
-    def body(plan: Plan) -> dict[str, Any]:
-        return {
-            "moves": [
-                {
-                    "consumer": holdings.uuids[move.consumer],
-                    "from": tree(int(holdings.tree[move.consumer])),
-                    "to": tree(move.place.root),
-                    **_claim(index, move.place),
-                }
-                for move in plan.moves
-            ],
-            "places": [{"to": tree(p.root), **_claim(index, p)} for p in plan.places],
-            "memory_mb": plan.memory,
-            "whole": plan.is_whole,
-            "stuck": uuids(plan.stuck),
-        }
-
-    return {
-        "plans": list(map(body, room.plans)),
-        "proved": room.is_proved,
-        "stays": uuids(room.stays),
-    }
-
-
-def _claim(index: Index, place: Place) -> dict[str, Any]:
-    """Return what is claimed with a place, in the form of an allocation request."""
-    uuid, allocations = index.columns.uuid, dict[str, dict[str, dict[str, int]]]()
-    for (slot, class_id), amount in place.amounts:
-        resources = allocations.setdefault(uuid[slot], {"resources": {}})["resources"]
-        resources[index.names.class_names[class_id]] = amount
-    return {
-        "allocations": allocations,
-        "mappings": {
-            suffix: [uuid[slot] for slot in slots] for suffix, slots in place.mappings().items()
-        },
-    }

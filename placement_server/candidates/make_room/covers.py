@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,7 +27,22 @@ class Covers:
     look: Callable[[], None]
     account: Account
     out: set[int] = field(default_factory=set)
+    _out_at_first: frozenset[int] = frozenset()
     _tried_count: int = 0
+
+    def let_out(self, consumers: Iterable[int]) -> None:
+        """Let consumers leave for good."""
+        self.out.update(consumers)
+        self._out_at_first = frozenset(self.out)
+
+    @contextmanager
+    def all_at_first(self) -> Iterator[None]:
+        """Count those who left later as being there within a block."""
+        out, self.out = self.out, set(self._out_at_first)
+        try:
+            yield
+        finally:
+            self.out = out
 
     def of(self, short: dict[Key, int], size: int) -> Iterator[tuple[int, ...]]:
         """Yield the covers of so many consumers; of those that are alike the first."""
@@ -62,7 +78,7 @@ class Covers:
             return
         holders = self.holdings.holders
         key, lack = next(iter(short.items()))
-        tried = set[tuple[int, int]]()
+        tried = set[int]()
         for consumer, amount in holders(key).items():
             if amount * left < lack:
                 return
@@ -71,7 +87,7 @@ class Covers:
                 self.look()
             if consumer in chosen or consumer in self.out:
                 continue
-            identity = self.holdings.identity(consumer)
+            identity = int(self.holdings.identities[consumer])
             if identity in tried:
                 continue
             tried.add(identity)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from heapq import nsmallest
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import merge, nsmallest
+from itertools import islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.limits import sizes
 from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.make_room.covers import Covers
-from placement_server.candidates.make_room.places import Place, Places, Spot
+from placement_server.candidates.make_room.places import AlikeTrees, Place, Places, Spot
 from placement_server.candidates.make_room.state import Free, State, shortage
 
-# Of evictions of the same shapes these are kept, those of the least memory.
+# Of evictions of the same shapes these are tried, those of the least memory.
 _MOST: Final = 5000
 _SIZE: Final = 2 * sizes.ENTRY
+# Sets of so many consumers are looked at in all trees that are alike at once.
+_FEW: Final = 2
+# Not where a tree has more consumers than these.
+_MANY: Final = 1000
+# About twice the pairs of consumers that are looked at together.
+_CHUNK: Final = 500_000
+# Rows that are read at once.
+_BLOCK: Final = 16
 # Places between two looks at the clock.
 _BETWEEN_TICKS: Final = 64
 
@@ -30,7 +41,7 @@ class Eviction(NamedTuple):
     """Consumers without which a place lacks nothing.
 
     :ivar memory: what they hold of it.
-    :ivar consumers: () stands for those of no less memory that are not kept.
+    :ivar consumers: () stands for those of no less memory that are not tried.
     """
 
     memory: int
@@ -39,6 +50,42 @@ class Eviction(NamedTuple):
 
 
 by_memory: Callable[[Eviction | Option], int] = itemgetter(0)
+
+
+class _Rows(NamedTuple):
+    """Evictions in arrays, for one placement in trees that are alike, the least memory first."""
+
+    group: int
+    placement: int
+    memory: IntArray
+    trees: IntArray
+    members: IntArray
+
+    def __iter__(self) -> Iterator[Eviction]:  # type: ignore[override]
+        """Yield them one by one."""
+        # most are never looked at
+        for start in range(0, len(self.trees), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            consumers = zip(*(of[rows].tolist() for of in self.members), strict=True)
+            columns = self.memory[rows].tolist(), self.trees[rows].tolist(), consumers
+            for memory, tree, leaving in zip(*columns, strict=True):
+                yield Eviction(memory, Spot(self.group, tree, self.placement), leaving)
+
+
+@dataclass(slots=True)
+class EvictionList:
+    """Evictions of consumers of the same shapes, in iteration the least memory first."""
+
+    rows: list[_Rows] = field(default_factory=list)
+    single: list[Eviction] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Eviction]:
+        self.single.sort(key=by_memory)
+        parts = [iter(rows) for rows in self.rows]
+        evictions = merge(*parts, self.single, key=by_memory)
+        yield from islice(evictions, _MOST)
+        for eviction in islice(evictions, 1):
+            yield eviction._replace(consumers=())
 
 
 class Evictions:
@@ -61,26 +108,22 @@ class Evictions:
         self._state = state
         self._tick = tick
         self._account = account
-        self._at_first: dict[int, dict[Shapes, list[Eviction]]] = {}
+        self._at_first: dict[int, dict[Shapes, EvictionList]] = {}
+        self._by_shapes: dict[Shapes, EvictionList] = {}
 
-    def of(self, size: int) -> dict[Shapes, list[Eviction]]:
-        """Return those of so many consumers, by their shapes, the least memory first.
+    def of(self, size: int) -> dict[Shapes, EvictionList]:
+        """Return those of so many consumers, by their shapes.
 
         In trees that are touched they are as at the beginning; see `in_tree`. Of places with a
         scarce sharing provider they are as now.
         """
         if self._places.is_scarce:
-            by_shapes = self._all(size, self._state.free)
-            # another state has others
-            self._drop(by_shapes)
-            return by_shapes
+            return self._all(size, self._state.free, is_kept=False)
         if size not in self._at_first:
-            self._at_first[size] = self._all(size, self._state.base)
+            # Who has left is in trees that are touched now, and untouched later.
+            with self._covers.all_at_first():
+                self._at_first[size] = self._all(size, self._state.base, is_kept=True)
         return self._at_first[size]
-
-    def shapes(self, size: int) -> set[int]:
-        """Return the shapes of those who leave with so many consumers."""
-        return set().union(*self.of(size))
 
     def in_tree(self, root: int, size: int) -> Iterator[Option]:
         """Yield those for the places of one tree, as it is now, in any order."""
@@ -89,94 +132,155 @@ class Evictions:
             for consumers in self._covers.of(short, size) if short else ():
                 yield self._holdings.memory_of(consumers), place, consumers
 
-    def _all(self, size: int, free: Free) -> dict[Shapes, list[Eviction]]:
-        by_shapes: dict[Shapes, list[Eviction]] = {}
-        try:
-            self._add_all(size, free, by_shapes)
-        except BaseException:
-            self._drop(by_shapes)
-            raise
-        return by_shapes
+    def _all(self, size: int, free: Free, is_kept: bool) -> dict[Shapes, EvictionList]:
+        """Return all of them.
 
-    def _drop(self, by_shapes: dict[Shapes, list[Eviction]]) -> None:
-        self._account.give(sum(map(len, by_shapes.values())) * _SIZE)
-
-    def _add_all(self, size: int, free: Free, by_shapes: dict[Shapes, list[Eviction]]) -> None:
-        done = self._add_single(free, by_shapes) if size == 1 else set()
-        for number, group in enumerate(self._places.groups):
-            for placement in range(len(group.placements)):
-                if (number, placement) in done:
-                    continue
-                lacks = [
-                    (class_id, group.slots(position).tolist(), short.tolist())
-                    for class_id, position, short in group.shortages(placement, free)
-                ]
-                for tree in range(len(group.roots)):
-                    if tree % _BETWEEN_TICKS == 0:
-                        self._tick()
-                    short = {(s[tree], c): lack[tree] for c, s, lack in lacks if lack[tree] > 0}
-                    for consumers in self._covers.of(short, size) if short else ():
-                        self._add(by_shapes, Spot(number, tree, placement), consumers)
-        for evictions in by_shapes.values():
-            self._keep(evictions)
-
-    def _keep(self, evictions: list[Eviction]) -> None:
-        """Keep those of the least memory, and mark where the others would begin."""
-        if len(evictions) > _MOST:
-            self._account.give((len(evictions) - _MOST) * _SIZE)
-            evictions[:] = nsmallest(_MOST, evictions, key=by_memory)
-            evictions.append(Eviction(evictions[-1].memory, evictions[-1].spot, ()))
-
-    def _add(
-        self, by_shapes: dict[Shapes, list[Eviction]], spot: Spot, consumers: tuple[int, ...]
-    ) -> None:
-        shapes = tuple(sorted(map(self._holdings.shape, consumers)))
-        evictions = by_shapes.setdefault(shapes, [])
-        self._account.take(_SIZE)
-        evictions.append(Eviction(self._holdings.memory_of(consumers), spot, consumers))
-        if len(evictions) > 4 * _MOST:
-            self._keep(evictions)
-
-    def _add_single(
-        self, free: Free, by_shapes: dict[Shapes, list[Eviction]]
-    ) -> set[tuple[int, int]]:
-        """Add those of one consumer of the tree, for all trees that are alike at once.
-
-        :returns: groups and placements for which this finds all of them.
+        :param is_kept: False where another state has others.
         """
-        done = set[tuple[int, int]]()
-        holdings = self._holdings
-        place_in_tree = holdings.slot - holdings.tree[holdings.consumer]
-        movable = np.flatnonzero(holdings.tree >= 0)
-        for number, group in enumerate(self._places.groups):
-            tree_at = np.full(holdings.index.size, -1, np.int64)
-            tree_at[group.roots] = np.arange(len(group.roots))
-            tree_of = np.full(len(holdings.tree), -1, np.int64)
-            tree_of[movable] = tree_at[holdings.tree[movable]]
-            members = np.flatnonzero(tree_of >= 0)
-            for placement in range(len(group.placements)):
+        self._by_shapes, held_bytes, is_whole = {}, self._account.held_bytes, False
+        try:
+            for number, group in enumerate(self._places.groups):
+                together = self._together(number, size)
+                for sets in self._sets(group, size) if together else ():
+                    for placement in together:
+                        self._add_sets(
+                            number, placement, self._short(number, placement, free), sets
+                        )
+                for placement in range(len(group.placements)):
+                    if placement not in together:
+                        self._add_one_by_one(number, placement, free, size)
+            is_whole = True
+            return self._by_shapes
+        finally:
+            if not (is_kept and is_whole):
+                self._account.give(self._account.held_bytes - held_bytes)
+
+    def _together(self, number: int, size: int) -> list[int]:
+        """Return the placements for which all trees of a group are looked at together."""
+        group, is_pool = self._places.groups[number], self._holdings.is_pool
+        if size > _FEW or self._holdings.most_in_tree > _MANY:
+            return []
+        return [
+            placement
+            for placement, needs in enumerate(group.needs)
+            if not any(is_pool[group.slots(position)].any() for _class, position in needs)
+        ]
+
+    def _short(self, number: int, placement: int, free: Free) -> list[tuple[int, int, IntArray]]:
+        """Return class, position, and by tree what is lacked, where a tree lacks anything."""
+        self._tick()
+        return [
+            entry
+            for entry in self._places.groups[number].shortages(placement, free)
+            if (entry[2] > 0).any()
+        ]
+
+    def _add_one_by_one(self, number: int, placement: int, free: Free, size: int) -> None:
+        group = self._places.groups[number]
+        lacks = [
+            (class_id, group.slots(position).tolist(), short.tolist())
+            for class_id, position, short in self._short(number, placement, free)
+        ]
+        for tree in range(len(group.roots)) if lacks else ():
+            if tree % _BETWEEN_TICKS == 0:
                 self._tick()
-                shortages = list(group.shortages(placement, free))
-                if any(
-                    (holdings.is_pool[group.slots(at)] & (short > 0)).any()
-                    for _class_id, at, short in shortages
-                ):
-                    continue
-                done.add((number, placement))
-                is_short = np.zeros(len(group.roots), bool)
-                covers = np.ones(len(members), bool)
-                for class_id, position, short in shortages:
-                    if (short > 0).any():
-                        is_short |= short > 0
-                        rows = (holdings.class_id == class_id) & (place_in_tree == position)
-                        held = np.zeros(len(holdings.tree), np.int64)
-                        held[holdings.consumer[rows]] = holdings.amount[rows]
-                        covers &= held[members] >= short[tree_of[members]]
-                covers &= is_short[tree_of[members]]
-                seen = set[tuple[int, tuple[int, int]]]()
-                for consumer in members[covers].tolist():
-                    key = int(tree_of[consumer]), holdings.identity(consumer)
-                    if key not in seen and consumer not in self._covers.out:
-                        seen.add(key)
-                        self._add(by_shapes, Spot(number, key[0], placement), (consumer,))
-        return done
+            short = {(s[tree], c): lack[tree] for c, s, lack in lacks if lack[tree] > 0}
+            for consumers in self._covers.of(short, size) if short else ():
+                self._add(Spot(number, tree, placement), consumers)
+
+    def _add(self, spot: Spot, consumers: tuple[int, ...]) -> None:
+        shapes = tuple(sorted(map(self._holdings.shape, consumers)))
+        single = self._by_shapes.setdefault(shapes, EvictionList()).single
+        self._account.take(_SIZE)
+        single.append(Eviction(self._holdings.memory_of(consumers), spot, consumers))
+        if len(single) > 4 * _MOST:
+            self._account.give((len(single) - _MOST - 1) * _SIZE)
+            single[:] = nsmallest(_MOST + 1, single, key=by_memory)
+
+    def _sets(self, group: AlikeTrees, size: int) -> Iterator[_Sets]:
+        """Yield the sets of one or two consumers of a tree; of those that are alike the first."""
+        holdings = self._holdings
+        tree_at = np.full(holdings.index.size, -1, np.int64)
+        tree_at[group.roots] = np.arange(len(group.roots))
+        members = np.flatnonzero(holdings.tree >= 0)
+        members = members[tree_at[holdings.tree[members]] >= 0]
+        members = members[~np.isin(members, list(self._covers.out))]
+        trees, alike = tree_at[holdings.tree[members]], holdings.identities[members]
+        order = np.lexsort((alike, trees))
+        members, trees, alike = members[order], trees[order], alike[order]
+        ordinal = np.zeros(len(members), np.int64)
+        for back in range(1, size + 1):
+            same = (alike[back:] == alike[:-back]) & (trees[back:] == trees[:-back])
+            ordinal[back:] += same
+        if size == 1:
+            first = ordinal == 0
+            yield _Sets(trees[first], (members[first],))
+            return
+        # two that are alike, and the first of them beside others
+        kept = ordinal < size
+        members, trees, alike, ordinal = (c[kept] for c in (members, trees, alike, ordinal))
+        counts = np.bincount(trees, minlength=1)
+        chunk_of = (np.cumsum(counts * counts) // _CHUNK)[trees]
+        for chunk in np.unique(chunk_of).tolist():
+            begin, end = np.searchsorted(chunk_of, (chunk, chunk + 1)).tolist()
+            in_tree = int(counts[trees[begin:end]].max())
+            lefts, rights = [], []
+            for apart in range(1, min(in_tree, end - begin)):
+                self._tick()
+                left = np.arange(begin, end - apart)
+                right = left + apart
+                is_set = (trees[left] == trees[right]) & (ordinal[left] == 0)
+                is_set &= (ordinal[right] == 0) | (alike[left] == alike[right])
+                lefts.append(left[is_set])
+                rights.append(right[is_set])
+            if lefts:
+                left, right = np.concatenate(lefts), np.concatenate(rights)
+                yield _Sets(trees[left], (members[left], members[right]))
+
+    def _add_sets(
+        self,
+        number: int,
+        placement: int,
+        shortages: Sequence[tuple[int, int, IntArray]],
+        sets: _Sets,
+    ) -> None:
+        """Add the sets that are evictions, for all trees that are alike at once."""
+        holdings, (trees, members) = self._holdings, sets
+        is_cover, lacks = np.ones(len(trees), bool), np.zeros(len(trees), bool)
+        suffices = np.ones((len(members), len(trees)), bool)
+        for class_id, position, short in shortages:
+            held, lack = holdings.held_at(class_id, position), short[trees]
+            amounts = np.stack([held[of] for of in members])
+            is_cover &= amounts.sum(axis=0) >= lack
+            lacks |= lack > 0
+            suffices &= amounts >= lack
+        if len(members) > 1:
+            is_cover &= ~suffices.any(axis=0)
+        at = np.flatnonzero(is_cover & lacks)
+        if not len(at):
+            return
+        leaving = [of[at] for of in members]
+        shapes = np.sort(np.stack([holdings.shapes_of(of) for of in leaving]), axis=0)
+        memory = np.stack([holdings.memory[of] for of in leaving]).sum(axis=0)
+        order = np.lexsort((memory, *shapes))
+        shapes, memory, at = shapes[:, order], memory[order], at[order]
+        starts = np.flatnonzero((shapes[:, 1:] != shapes[:, :-1]).any(axis=0)) + 1
+        for start, end in pairwise((0, *starts.tolist(), len(at))):
+            # one more than are tried shows that there are more
+            chosen = slice(start, min(end, start + _MOST + 1))
+            self._account.take(_SIZE + (chosen.stop - start) * 8 * (2 + len(members)))
+            of_shapes = tuple(shapes[:, start].tolist())
+            evictions = self._by_shapes.setdefault(of_shapes, EvictionList())
+            columns = trees[at[chosen]], np.sort([of[at[chosen]] for of in members], axis=0)
+            evictions.rows.append(_Rows(number, placement, memory[chosen], *columns))
+
+
+class _Sets(NamedTuple):
+    """Sets of so many consumers of one tree each.
+
+    :ivar trees: the position of its tree, by set.
+    :ivar members: by set, the first of them, the second.
+    """
+
+    trees: IntArray
+    members: tuple[IntArray, ...]

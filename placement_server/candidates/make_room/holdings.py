@@ -60,6 +60,8 @@ class Holdings:
     :param requests: by consumer, what to ask for instead of what it holds.
     :ivar tree: by consumer, the slot of the root of its tree; -1 for those that stay.
     :ivar memory: by consumer, the memory that it holds.
+    :ivar identities: by consumer, a number that is equal for those either of which may move for the
+        other.
     :ivar is_pool: over all slots, whether other trees may use a provider.
     :ivar is_whole: whether nothing had to be left out.
     """
@@ -117,7 +119,14 @@ class Holdings:
         self._kinds = self._mixed(
             position, index.trait_set[self.slot], index.shape[self.slot], self.class_id, self.amount
         )
-        self._identities = self._mixed(self.slot, self.class_id, self.amount)
+        if requests:
+            numbers = {request: number for number, request in enumerate(requests.values(), 1)}
+            for consumer, uuid in enumerate(held.consumers):
+                if uuid in requests:
+                    self._kinds[consumer] = -numbers[requests[uuid]]
+        mixed = self._mixed(self.slot, self.class_id, self.amount)
+        self.identities: IntArray = mixed ^ (self._kinds << 1)
+        self._shape_of = np.full(count, -1, np.int64)
 
     def _mixed(self, *columns: IntArray) -> IntArray:
         """Return a number for each consumer that is equal where all that it holds is equal.
@@ -159,6 +168,11 @@ class Holdings:
         return int(self.memory[consumer]), sum(amount for _key, amount in self.held(consumer))
 
     @cached_property
+    def most_in_tree(self) -> int:
+        """How many consumers that may move the fullest tree has."""
+        return int(np.bincount(self.tree[self.tree >= 0], minlength=1).max())
+
+    @cached_property
     def by_slot(self) -> IntArray:
         """The allocations of the consumers that may move, by slot."""
         movable = np.flatnonzero(self.tree[self.consumer] >= 0)
@@ -166,16 +180,18 @@ class Holdings:
         return by_slot
 
     @cached_property
-    def _slots_in_order(self) -> IntArray:
-        slots: IntArray = self.slot[self.by_slot]
-        return slots
+    def _first_by_slot(self) -> IntArray:
+        """Where the allocations of each slot begin there."""
+        slots = np.arange(self.index.size + 1)
+        first: IntArray = np.searchsorted(self.slot[self.by_slot], slots)
+        return first
 
     def holders(self, key: Key) -> dict[int, int]:
         """Return who holds some of an inventory, with the amounts, the largest first."""
         holders = self._holders.get(key)
         if holders is None:
-            first, stop = np.searchsorted(self._slots_in_order, (key[0], key[0] + 1)).tolist()
-            rows = self.by_slot[first:stop]
+            first, end = self._first_by_slot[key[0] : key[0] + 2].tolist()
+            rows = self.by_slot[first:end]
             rows = rows[self.class_id[rows] == key[1]]
             rows = rows[np.argsort(-self.amount[rows], kind="stable")]
             pairs = zip(self.consumer[rows].tolist(), self.amount[rows].tolist(), strict=True)
@@ -191,17 +207,33 @@ class Holdings:
 
     def shape(self, consumer: int) -> int:
         """Return the number of the shape of a consumer; equal numbers ask for the same."""
-        request = self._requests.get(self.uuids[consumer]) if self._requests else None
-        kind: object = int(self._kinds[consumer]) if request is None else request
+        kind = int(self._kinds[consumer])
         number = self._shape_numbers.get(kind)
         if number is None:
             # What differs by where it is held may ask for the same.
+            request = self._requests.get(self.uuids[consumer])
             key: object = request or self._parts(consumer)
             number = self._shape_numbers.setdefault(key, len(self.shapes))
             self._shape_numbers[kind] = number
             if number == len(self.shapes):
                 self.shapes.append(request or self._query(self._parts(consumer)))
         return number
+
+    def shapes_of(self, consumers: IntArray) -> IntArray:
+        """Return the numbers of the shapes of some consumers."""
+        new = consumers[self._shape_of[consumers] < 0]
+        _kinds, first, kind = np.unique(self._kinds[new], return_index=True, return_inverse=True)
+        shapes = np.array([self.shape(consumer) for consumer in new[first].tolist()], np.int64)
+        self._shape_of[new] = shapes[kind]
+        shapes_of: IntArray = self._shape_of[consumers]
+        return shapes_of
+
+    def held_at(self, class_id: int, position: int) -> IntArray:
+        """Return by consumer what it holds of a class at a position of its tree."""
+        rows = (self.class_id == class_id) & (self.slot - self.tree[self.consumer] == position)
+        held = np.zeros(len(self.tree), np.int64)
+        held[self.consumer[rows]] = self.amount[rows]
+        return held
 
     def _parts(self, consumer: int) -> tuple[_Part, ...]:
         """Return what a consumer holds, by provider."""
@@ -228,10 +260,6 @@ class Holdings:
             if part.above >= 0:
                 subtrees.append(SameSubtree(frozenset({f"_{part.above + 1}", f"_{number}"})))
         return CandidateQuery(tuple(groups), "isolate", same_subtree=tuple(subtrees))
-
-    def identity(self, consumer: int) -> tuple[int, int]:
-        """Return what is equal for consumers either of which may move for the other."""
-        return self.shape(consumer), int(self._identities[consumer])
 
 
 def _slots_of(index: Index, provider_ids: IntArray) -> IntArray:

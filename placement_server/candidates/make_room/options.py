@@ -5,13 +5,18 @@ They are found for each shape when it is first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import merge
 from typing import Final
 
 from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.make_room.covers import Covers
-from placement_server.candidates.make_room.evictions import Eviction, Evictions, Option, by_memory
+from placement_server.candidates.make_room.evictions import (
+    EvictionList,
+    Evictions,
+    Option,
+    by_memory,
+)
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.places import Place, Places
 from placement_server.candidates.make_room.state import State
@@ -45,6 +50,7 @@ class Options:
         self._places: dict[int, Places] = {}
         self._evictions: dict[int, Evictions] = {}
         self._known_least: dict[tuple[int, int], int] = {}
+        self._guesses: dict[tuple[int, int, int], list[EvictionList]] = {}
         self.covers = Covers(holdings, look, account)
         self.taken: list[tuple[int, Place]] = []
         self.is_ordered = True
@@ -90,13 +96,17 @@ class Options:
         """
         places = self._places_of(self.shape(consumer))
         fitting_places, roots = list[Place](), set[int]()
-        for place in filter(self._of(consumer), places.fitting()):
+        for place in self.open_places(consumer):
             fitting_places.append(place)
             if not places.is_scarce and place.root not in self._state.touched:
                 roots.add(place.root)
                 if len(roots) >= count:
                     return fitting_places, True
         return fitting_places, False
+
+    def open_places(self, consumer: int) -> Iterator[Place]:
+        """Return the places of a consumer, or of the request, that lack nothing now."""
+        return filter(self._of(consumer), self._places_of(self.shape(consumer)).fitting())
 
     def lacking(self, consumer: int, most: int) -> Iterator[Iterator[Option]]:
         """Yield places that lack something, by how many leave, each time the least memory first.
@@ -114,22 +124,14 @@ class Options:
         """
         is_open, shape = self._of(consumer), self.shape(consumer)
         places, evictions = self._places_of(shape), self._evictions[shape]
-        lists: Iterable[list[Eviction]] = evictions.of(size).values()
         touched: Collection[int] = ()
-        if not places.is_scarce:
+        if places.is_scarce:
+            lists = list(evictions.of(size).values())
+        else:
             touched = tuple(self._state.touched)
-            needs: dict[int, int] = {}
-            if self.is_guessed:
-                needs = {s: self._least(s, more) for s in evictions.shapes(size)}
-            elif not more:
-                # Each of them has to find a place that lacks nothing.
-                needs = {s: not self._can_place(s) for s in evictions.shapes(size)}
-            lists = [
-                some
-                for shapes, some in evictions.of(size).items()
-                if sum(needs.get(s, 0) for s in shapes) <= more
-            ]
-        now = [option for root in touched for option in evictions.in_tree(root, size)]
+            lists = self._promising(shape, size, more)
+        own = self.tree(consumer)
+        now = [o for root in touched if root != own for o in evictions.in_tree(root, size)]
         at_first = (
             (memory, place, consumers)
             for memory, spot, consumers in merge(*lists, key=by_memory)
@@ -139,6 +141,28 @@ class Options:
             _memory, place, consumers = option
             if not consumers or is_open(place):
                 yield option
+
+    def _promising(self, shape: int, size: int, more: int) -> list[EvictionList]:
+        """Return the evictions whose consumers may find places with so many more moves."""
+        key = shape, size, more
+        if self.is_guessed and key in self._guesses:
+            return self._guesses[key]
+        by_shapes = self._evictions[shape].of(size)
+        shapes = set().union(*by_shapes)
+        needs: dict[int, int] = {}
+        if self.is_guessed:
+            needs = {s: self._least(s, more) for s in shapes}
+        elif not more:
+            # Each of them has to find a place that lacks nothing.
+            needs = {s: not self._can_place(s) for s in shapes}
+        lists = [
+            evictions
+            for leaving, evictions in by_shapes.items()
+            if sum(needs.get(s, 0) for s in leaving) <= more
+        ]
+        if self.is_guessed:
+            self._guesses[key] = lists
+        return lists
 
     def _least(self, shape: int, most: int) -> int:
         """Return how many have to leave one after the other, more than some if none will do.
@@ -151,7 +175,7 @@ class Options:
             places = self._places_of(shape)
             if not places.is_scarce and not places.fitting_at_first:
                 least = most + 1
-                shapes = self._evictions[shape].shapes(1) if most else ()
+                shapes = set().union(*self._evictions[shape].of(1)) if most else ()
                 for other in shapes:
                     least = min(least, 1 + self._least(other, most - 1))
             self._known_least[shape, most] = least

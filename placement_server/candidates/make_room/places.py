@@ -61,7 +61,7 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _AlikeTrees:
+class AlikeTrees:
     """Trees with the same placements and sharing providers.
 
     :ivar needs: by placement, what it takes, by class id and position.
@@ -115,7 +115,7 @@ class Places:
         if len(roots):
             for view, placements in search.classes_of(roots[is_allowed[roots]]):
                 alike.setdefault((placements, view.shares), []).append(view)
-        self.groups: list[_AlikeTrees] = []
+        self.groups: list[AlikeTrees] = []
         self._in_tree: dict[int, list[Place]] = {}
         self._made: dict[Spot, Place] = {}
         for (placements, shares), views in alike.items():
@@ -127,7 +127,7 @@ class Places:
             needs = list(map(self.plan.needs, listed_placements))
             roots = np.array([view.root for view in views])
             search.account.take(16 * len(views) * len(needs))
-            group = _AlikeTrees(roots, views[0].size, shares, listed_placements, needs)
+            group = AlikeTrees(roots, views[0].size, shares, listed_placements, needs)
             self.groups.append(group)
             for (class_id, position), amount in {entry for of in needs for entry in of.items()}:
                 slots = group.slots(position)
@@ -157,11 +157,19 @@ class Places:
         if places is None:
             places = self._in_tree[root] = [
                 self.place(Spot(number, tree, placement))
-                for number, group in enumerate(self.groups)
-                for tree in np.flatnonzero(group.roots == root).tolist()
-                for placement in range(len(group.placements))
+                for number, tree in self._trees.get(root, ())
+                for placement in range(len(self.groups[number].placements))
             ]
         return places
+
+    @cached_property
+    def _trees(self) -> dict[int, list[tuple[int, int]]]:
+        """The groups of a root, with its place in each."""
+        trees: dict[int, list[tuple[int, int]]] = {}
+        for number, group in enumerate(self.groups):
+            for tree, root in enumerate(group.roots.tolist()):
+                trees.setdefault(root, []).append((number, tree))
+        return trees
 
     def fitting(self) -> Iterator[Place]:
         """Yield the places that lack nothing now, first those in trees as they were."""

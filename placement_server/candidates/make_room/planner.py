@@ -10,7 +10,8 @@ in which every move fits while its consumer holds both places.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import Final
 
 from placement_server.candidates.errors import OutOfTime
@@ -18,6 +19,7 @@ from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits.heavy import SearchEffort
 from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.make_room.breakage import Breakage
 from placement_server.candidates.make_room.holdings import Holdings, Key
 from placement_server.candidates.make_room.options import REQUEST, Options
 from placement_server.candidates.make_room.places import Place, Places
@@ -28,6 +30,8 @@ from placement_server.candidates.search.search import Search, SearchLimits
 
 # Of more places of the request than these, not every combination is tried.
 _FEW: Final = 4
+# Places that are compared for the moves of a plan, by what they break.
+_JUDGED: Final = 3000
 # What a consumer takes in the list of those that wait.
 _ENTRY: Final = 8
 
@@ -76,6 +80,7 @@ class Planner:
             class_id: int(holdings.amount[holdings.class_id == class_id].max(initial=0))
             for class_id in index.classes
         }
+        self._breakage = Breakage(index, self._state)
         self._options = Options(holdings, self._state, self._find_places, self._look, account)
         self._options.is_ordered = bounds.count <= _FEW
         self._stuck: list[int] | None = None
@@ -94,7 +99,7 @@ class Planner:
         memory = self._holdings.memory_of(self._forced)
         for consumer in self._forced:
             self._state.add(self._holdings.held(consumer), 1)
-            self._options.covers.out.add(consumer)
+        self._options.covers.let_out(self._forced)
         self._answer.is_proved = self._holdings.is_whole
         ends_at = self._ends_at
         if self._forced:
@@ -246,7 +251,7 @@ class Planner:
                 return
             moves = steps.order
         plan = Plan(
-            tuple(moves),
+            tuple(self._settled(moves)),
             tuple(place for consumer, place in self._options.taken if consumer == REQUEST),
             memory,
             tuple(self._stuck or ()),
@@ -257,6 +262,22 @@ class Planner:
             plans.append(plan)
             plans.sort(key=lambda plan: plan.cost)
             del plans[self._bounds.plans :]
+
+    def _settled(self, moves: list[Move]) -> list[Move]:
+        """Return the moves with places that break least, of those that are free at the end."""
+        with ExitStack() as stack:
+            for move in list(moves):
+                stack.enter_context(self._state.changed(move.place.amounts, 1))
+                places = islice(self._options.open_places(move.consumer), _JUDGED // len(moves))
+                # the one that it has is taken where none is better
+                place = min((move.place, *places), key=self._breakage.of)
+                further = [move._replace(place=place) if m is move else m for m in moves]
+                if not self._bounds.swap:
+                    further = find_order(further, self._state.base, lambda: None).order or moves
+                moves = further
+                [place] = [m.place for m in moves if m.consumer == move.consumer]
+                stack.enter_context(self._state.changed(place.amounts, -1))
+        return moves
 
     def _unblock(self, blocked: Set[frozenset[tuple[Key, int]]], most: int, memory: int) -> _Search:
         """Let others move out of the way of moves that block each other."""

@@ -115,6 +115,7 @@ class Plans:
     """All plans of a question.
 
     :param queries: what each consumer that may move asks for.
+    :param left_alone: the roots of trees where no consumer moves.
     """
 
     def __init__(
@@ -123,10 +124,11 @@ class Plans:
         request: CandidateQuery | None,
         queries: Mapping[str, CandidateQuery],
         emptied: frozenset[str] = frozenset(),
+        left_alone: frozenset[str] = frozenset(),
         count: int = 1,
     ) -> None:
         self.fleet, self.request, self.queries = fleet, request, queries
-        self.emptied, self.count = emptied, count
+        self.emptied, self.left_alone, self.count = emptied, left_alone, count
         self.targets = Targets(fleet)
         self.forced = {name for name in queries if fleet.tree(name) in emptied}
 
@@ -143,7 +145,7 @@ class Plans:
 
     def choices(self, consumer: str) -> Iterator[Target]:
         for root, amounts in self.targets.of(self.queries[consumer]):
-            if root != self.fleet.tree(consumer) and root not in self.emptied:
+            if root not in {self.fleet.tree(consumer), *self.emptied, *self.left_alone}:
                 yield root, amounts
 
     def _fits_request(self, used: Counter[tuple[str, str]], count: int) -> bool:
@@ -204,17 +206,36 @@ class Plans:
         return min(costs, default=None)
 
 
+def _stock(choices: Choices, low: int, high: int) -> Inventory:
+    """Some amount; now and then more is there than there is to be had, or not in any portion."""
+    entry = Inventory(choices.integer(low, high))
+    if not rarely(choices):
+        return entry
+    return one(
+        choices,
+        (
+            replace(entry, total=entry.total + 2, reserved=2),
+            replace(entry, total=2 * entry.total, ratio=0.5),
+            replace(entry, total=entry.total - 1, ratio=1.5),
+            replace(entry, min_unit=2),
+            replace(entry, step_size=2),
+            replace(entry, max_unit=2),
+        ),
+    )
+
+
 def _host(choices: Choices, name: str, nested: bool, pool: bool) -> list[Provider]:
     aggregates = AGGREGATES[:1] if pool and choices.integer(0, 4) else ()
-    disk = {"DISK_GB": Inventory(choices.integer(3, 6))} if not aggregates else {}
+    disk = {"DISK_GB": _stock(choices, 3, 6)} if not aggregates else {}
+    aggregates += AGGREGATES[1:2] if rarely(choices) else ()
     traits = TRAITS[:1] if rarely(choices) and rarely(choices) else ()
     if not nested:
-        stock = {"VCPU": Inventory(choices.integer(4, 7)), **disk}
+        stock = {"VCPU": _stock(choices, 4, 7), **disk}
         return [Provider(name, None, stock, traits, aggregates)]
     providers = [Provider(name, None, disk, (), aggregates)]
     for cell in range(choices.integer(1, 2)):
         top = f"{name}cell{cell}"
-        providers.append(Provider(top, name, {"VCPU": Inventory(choices.integer(3, 5))}, traits))
+        providers.append(Provider(top, name, {"VCPU": _stock(choices, 3, 5)}, traits))
         if choices.integer(0, 1):
             providers.append(Provider(f"{top}gpu", top, {"VGPU": Inventory(2)}))
     return providers
@@ -251,8 +272,9 @@ def fleet_of(choices: Choices) -> tuple[Fleet, CandidateQuery]:
             for provider in _host(choices, f"host{number}", nested, pool)
         ]
         if pool:
-            stock = {"DISK_GB": Inventory(choices.integer(3, 9))}
-            providers.append(Provider("pool", None, stock, (SHARING,), AGGREGATES[:1]))
+            for name in ("pool", "pool2")[: 1 + rarely(choices)]:
+                stock = {"DISK_GB": _stock(choices, 3, 9)}
+                providers.append(Provider(name, None, stock, (SHARING,), AGGREGATES[:1]))
         flavors = [_flavor(choices, nested) for _ in range(choices.integer(1, 3))]
         request = _flavor(choices, nested)
     providers = [
@@ -267,9 +289,14 @@ def fleet_of(choices: Choices) -> tuple[Fleet, CandidateQuery]:
         )
         targets = sorted({amounts for _root, (amounts, _mappings) in found}, key=sorted)
         if targets:
-            held = {(p, rc): n for p, rc, n in one(choices, targets)}
+            held = Counter({(p, rc): n for p, rc, n in one(choices, targets)})
+            if rarely(choices) and rarely(choices):
+                # as during a move
+                more = {(p, rc): n for p, rc, n in one(choices, targets)}
+                if not held.keys() & more.keys():
+                    held.update(more)
             root = root_of({p.name: p for p in providers}, next(iter(held))[0])
-            held[root, "MEMORY_MB"] = choices.integer(1, 9)
+            held[root, "MEMORY_MB"] += choices.integer(1, 9)
             consumers = {**consumers, f"c{number}": held}
     fleet = Fleet(providers, consumers)
     free = [
@@ -288,4 +315,19 @@ def fleet_of(choices: Choices) -> tuple[Fleet, CandidateQuery]:
             for g in request.groups
         ]
         request = replace(request, groups=tuple(groups))
+    if rarely(choices):
+        groups = [
+            replace(g, forbidden_aggregates=frozenset(AGGREGATES[1:2])) for g in request.groups
+        ]
+        request = replace(request, groups=tuple(groups))
+    if rarely(choices) and len(request.groups) > 1:
+        request = replace(request, group_policy="isolate")
+    if rarely(choices):
+        # more in use than there is now
+        at = choices.integer(0, len(providers) - 2)
+        stock = {
+            rc: replace(i, total=max(1, i.total - 2)) for rc, i in providers[at].stock().items()
+        }
+        providers[at] = replace(providers[at], inventory=stock)
+        fleet = Fleet(providers, consumers)
     return fleet, request

@@ -16,7 +16,7 @@ from placement_server.candidates.make_room.plan import Answer, Bounds
 from placement_server.candidates.make_room.planner import Planner
 from placement_server.candidates.query.query import CandidateQuery
 from tests.property.candidates.moving import Assignment, Plans, Resources, fleet_of
-from tests.property.candidates.strategies import Choices, DrawnChoices, rarely
+from tests.property.candidates.strategies import Choices, DrawnChoices, rarely, some
 from tests.unit.candidates.forest import writer_of
 
 
@@ -27,6 +27,13 @@ class Question:
         self.fleet, request = fleet_of(choices)
         roots = [p.name for p in self.fleet.providers if p.parent is None and p.name != "names"]
         self.emptied = frozenset(roots[:1] if rarely(choices) and len(roots) > 1 else [])
+        if [self.fleet.tree(name) in self.emptied for name in self.fleet.consumers].count(True) > 5:
+            # all ways to move so many are too many
+            self.emptied = frozenset()
+        self.left_alone = frozenset(some(choices, roots, 1) if rarely(choices) else ())
+        self.left_alone -= self.emptied
+        self.stay = frozenset(some(choices, list(self.fleet.consumers), 2))
+        self.stay = self.stay if rarely(choices) else frozenset()
         self.request: CandidateQuery | None = request
         if self.emptied and choices.integer(0, 1):
             self.request = None
@@ -44,15 +51,16 @@ class Question:
         takes = np.ones(index.size, bool)
         emptied_roots = [slots[name] for name in self.emptied]
         takes[emptied_roots] = False
-        none = np.zeros(index.size, bool)
-        holdings = Holdings(index, self.fleet.held(), none, frozenset(), frozenset(), {})
+        left_alone = np.zeros(index.size, bool)
+        left_alone[[slots[name] for name in self.left_alone]] = True
+        holdings = Holdings(index, self.fleet.held(), left_alone, self.stay, frozenset(), {})
         planner = Planner(
             index,
             holdings,
             self.request,
             emptied_roots,
             takes,
-            takes,
+            takes & ~left_alone,
             self.bounds,
             Account(),
             SearchEffort(),
@@ -61,12 +69,15 @@ class Question:
         return holdings, planner.run()
 
     def plans(self) -> Plans:
+        stay = {None, *self.left_alone}
         queries = {
             name: self.holdings.shapes[self.holdings.shape(number)]
             for number, name in enumerate(self.fleet.consumers)
-            if self.holdings.tree[number] >= 0
+            if name not in self.stay and self.fleet.tree(name) not in stay
         }
-        return Plans(self.fleet, self.request, queries, self.emptied, self.bounds.count)
+        return Plans(
+            self.fleet, self.request, queries, self.emptied, self.left_alone, self.bounds.count
+        )
 
     def resources(self, place: Place) -> Resources:
         index = self.holdings.index

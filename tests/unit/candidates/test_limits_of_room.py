@@ -73,3 +73,16 @@ def test_a_search_ends_in_time_and_holds_only_what_it_keeps(
     )
     assert (answer.plans, answer.is_proved) == ([], False)
     assert account.held_bytes < 100_000
+
+
+def test_a_consumer_moves_where_it_breaks_least() -> None:
+    stocks = {"full": {"VCPU": 4}, "gpu": {"VCPU": 3, "VGPU": 1}, "empty": {"VCPU": 3}}
+    stocks["used"] = {"VCPU": 3}
+    hosts = [Provider(name, None, stock) for name, stock in stocks.items()]
+    question = Question(CandidateQuery((RequestGroup("", (("VCPU", 4),)),)), Bounds())
+    for others, expected in ({"d": {("used", "VCPU"): 1}}, "used"), ({}, "empty"):
+        fleet = Fleet(hosts, {"c": {("full", "VCPU"): 1}, **others})
+        index = writer_of(fleet.world()).index
+        [plan] = find_room(index, question, fleet.held(), (), Account(), SearchEffort()).plans
+        [move] = plan.moves
+        assert index.columns.uuid[move.place.root] == expected
