@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record, shortfalls
+from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.state.claim import Claim
 
@@ -25,9 +26,8 @@ def told_of_waiting(nodes: Sequence[str]) -> str:
     """
     if not nodes:
         return ""
-    others = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
     return (
-        f" It may be on {', '.join(nodes[:NAMED])}{others}, of which the first pass has not "
+        f" It may be on {first_of(nodes, NAMED)}, of which the first pass has not "
         "completed; `compute-agent status` says what is waited for."
     )
 

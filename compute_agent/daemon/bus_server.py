@@ -50,6 +50,7 @@ class BusServer:
         )
         self._to_itself = oslo_messaging.get_rpc_client(bus, target, retry=0)
         self._waking: tuple[threading.Thread, threading.Event] | None = None
+        self._waking_lock = threading.Lock()
 
     def start(self) -> None:
         """Begin to answer; wait for a broker that is away."""
@@ -74,15 +75,17 @@ class BusServer:
 
     def reaches_itself(self) -> bool:
         """Send a message to itself; return whether the broker takes it in time."""
-        # one that hangs is waited for further, or a broker that hangs would cost a thread a call
-        if self._waking is None or not self._waking[0].is_alive():
-            wake_event = threading.Event()
-            thread = threading.Thread(
-                target=self._wake, args=(wake_event,), name="wake", daemon=True
-            )
-            self._waking = thread, wake_event
-            thread.start()
-        thread, wake_event = self._waking
+        # the upkeep may ask while the server is being stopped
+        with self._waking_lock:
+            # one that hangs is waited for further: it would cost a thread a call
+            if self._waking is None or not self._waking[0].is_alive():
+                wake_event = threading.Event()
+                thread = threading.Thread(
+                    target=self._wake, args=(wake_event,), name="wake", daemon=True
+                )
+                thread.start()
+                self._waking = thread, wake_event
+            thread, wake_event = self._waking
         thread.join(BROKER_SECONDS)
         return wake_event.is_set()
 

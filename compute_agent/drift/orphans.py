@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,6 +10,7 @@ from compute_agent import errors
 from compute_agent.drift.instances.source import InstanceSource, Listing
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.placement.provider_directory import ProviderDirectory
+from compute_agent.programs.printable import first_of
 
 INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
@@ -90,18 +91,16 @@ def delete(consumers: Consumers, orphan: Consumer, listing: Listing) -> str:
 def why_silent(roots: Collection[str], listing: Listing, directory: ProviderDirectory) -> str:
     """Return why it is unknown what runs on these roots, by name: no agent, or one that cannot."""
     names = sorted(directory.name(root) for root in roots if root not in listing.untold)
-    reasons = [f"no agent answers for {_some(names)}"] if names else []
+    reasons = [f"no agent answers for {first_of(names, 5)}"] if names else []
     untold: dict[str, list[str]] = {}
     for root in roots:
         if root in listing.untold:
             untold.setdefault(listing.untold[root], []).append(directory.name(root))
     for why, hosts in sorted(untold.items()):
-        reasons.append(f"the agent of {_some(sorted(hosts))} does not list what runs there: {why}")
+        reasons.append(
+            f"the agent of {first_of(sorted(hosts), 5)} does not list what runs there: {why}"
+        )
     return "; ".join(reasons)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
 
 
 def _by_agents(consumer: Consumer, listing: Listing, directory: ProviderDirectory) -> Judgement:

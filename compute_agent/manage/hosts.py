@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.drift.wording import count_of
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
@@ -187,8 +188,7 @@ def adopt(
 
 def first_few(uuids: Iterable[str]) -> str:
     """Return the first uuids, in order, as text."""
-    ordered_uuids = sorted(uuids)
-    return ", ".join(ordered_uuids[:SHOWN]) + (" and more" if len(ordered_uuids) > SHOWN else "")
+    return first_of(sorted(uuids), SHOWN)
 
 
 def _holders(consumers: Sized) -> str:

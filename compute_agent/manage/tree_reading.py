@@ -12,6 +12,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import Part, ProviderTrees, UnchangedTree, WholeTree
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.transports.transport import Request
+from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 
 LOG = logging.getLogger(__name__)
@@ -60,8 +61,7 @@ class ProviderLines:
     @property
     def named_holders(self) -> str:
         """A few of the holders, and how many more there are."""
-        more = f" and {rest} more" if (rest := len(self.holders) - _NAMED) > 0 else ""
-        return ", ".join(self.holders[:_NAMED]) + more
+        return first_of(self.holders, _NAMED)
 
 
 def inventory_lines(

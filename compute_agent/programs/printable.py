@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TextIO
 
 ORDER: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -14,6 +14,12 @@ ORDER: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 def printable(text: str) -> str:
     """Return a text without orders to the terminal, which names from elsewhere may have."""
     return ORDER.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return names for a sentence: of more than `most` the first, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def shortened(text: str, most: int) -> str:

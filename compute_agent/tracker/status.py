@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compute_agent import __version__
 from compute_agent.daemon import tracing
 from compute_agent.daemon.bus_state import BusState, BusStatus
+from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.tracker.change_history import ChangeHistory, PastChange
 from compute_agent.virt.layout.application import UNHEALTHY
@@ -348,8 +349,7 @@ class StatusBoard:
             else f"{node.name} not reported yet"
             for node in self.nodes()
         ]
-        more = f" and {len(node_texts) - NODES_NAMED} more" if len(node_texts) > NODES_NAMED else ""
-        return f"{', '.join(node_texts[:NODES_NAMED])}{more}" if node_texts else "no node"
+        return first_of(node_texts, NODES_NAMED) or "no node"
 
 
 def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventoryStatus]:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
+from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.inventory import equal_records
 from compute_agent.report.diff import Rename, Reparent, diff
 from compute_agent.report.steps import (
@@ -59,14 +60,12 @@ class WriteContest:
         names, count = self._undone.get(root_uuid, (frozenset(), 0))
         if count < MOST_UNDONE:
             return
-        shown_names = ", ".join(sorted(names)[:_NAMED])
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise errors.InvalidNodeConfiguration(
             f"Another writer undid {count} times in a row what this agent, at {self._place}, wrote "
-            f"of the resource provider {root_uuid}: {shown_names}{more}. {self._other(root_uuid)} "
-            "So nothing more is written. Stop the agent that is not this host's, and on a cloned "
-            "machine delete compute_id and the state directory and give it a name of its own "
-            "([DEFAULT]host); then restart this agent."
+            f"of the resource provider {root_uuid}: {first_of(sorted(names), _NAMED)}. "
+            f"{self._other(root_uuid)} So nothing more is written. Stop the agent that is not this "
+            "host's, and on a cloned machine delete compute_id and the state directory and give it "
+            "a name of its own ([DEFAULT]host); then restart this agent."
         )
 
     def record(

@@ -19,17 +19,11 @@ class Keep(Enum):
 
     KEEP = "keep"
 
-    def __repr__(self) -> str:
-        return "KEEP"
-
 
 class AnyGeneration(Enum):
     """A marker of writers that name no consumer generation (microversions before 1.28)."""
 
     ANY = "any"
-
-    def __repr__(self) -> str:
-        return "ANY"
 
 
 KEEP: Final = Keep.KEEP

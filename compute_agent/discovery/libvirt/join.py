@@ -35,6 +35,7 @@ from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.cells import TOLERANCE
 from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.discovery.sysfs.pci import order
+from compute_agent.programs.printable import first_of
 
 NAMED: Final = 8
 """So many devices are named in one sentence."""
@@ -395,8 +396,7 @@ def _mdev_uuids(host: HostTopology) -> frozenset[str]:
 
 def _list_of(addresses: Iterable[PciAddress]) -> str:
     names = sorted(addresses, key=order)
-    further = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + further
+    return first_of(names, NAMED)
 
 
 def _either(first: _Fact | None, second: _Fact | None) -> _Fact | None:

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress, PciDevice
+from compute_agent.programs.printable import first_of
 from compute_agent.virt.cpu_sets import format_cpu_set
 from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.devices.nics import reported_ports, reports_nics
@@ -131,7 +132,7 @@ def _device_specs(
             continue
         earlier = [d.address for d in topology.pci_devices if _is_for(spec, d)]
         reason = (
-            f"all devices of {spec.entry} ({_few(earlier)}) are those of an entry before it"
+            f"all devices of {spec.entry} ({first_of(earlier, NAMED)}) are of an entry before it"
             if earlier
             else f"{spec.entry} matches no device; {_nearest_devices(topology, spec)}"
         )
@@ -154,8 +155,9 @@ def _device_specs(
             yield UnmetOption(
                 "pci",
                 "device_spec",
-                f"gives {_few(left_out)} to the network {spec.physical_network} ({spec.entry}), "
-                "and they are no functions of a network port with SR-IOV: they are not counted",
+                f"gives {first_of(left_out, NAMED)} to the network {spec.physical_network} "
+                f"({spec.entry}), and they are no functions of a network port with SR-IOV: they "
+                "are not counted",
             )
 
 
@@ -272,9 +274,4 @@ def _there(names: Iterable[str], named: str) -> str:
     nearest = max(known_names, key=lambda name: SequenceMatcher(None, named, name).ratio())
     is_near = SequenceMatcher(None, named, nearest).ratio() >= NEAR
     suggestion = f"; nearest is {nearest}" if is_near and len(known_names) > 1 else ""
-    return f"there is {_few(known_names)}{suggestion}"
-
-
-def _few(names: list[str] | list[PciAddress]) -> str:
-    further = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + further
+    return f"there is {first_of(known_names, NAMED)}{suggestion}"

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from placement_server.api.request import Request
 from placement_server.api.routes import Dispatcher, Route
-from placement_server.store.errors import StoreUnavailable
+from placement_server.store.errors import ConcurrentUpdate, StoreUnavailable
 
 SECRET = "connection to server at 10.1.2.3 failed: FATAL: no such role: placement_rw"
 
@@ -63,6 +63,10 @@ def test_a_statement_that_the_database_refuses_is_in_the_log_alone(
     assert "secret" not in detail
     assert "10.1.2.3" not in detail
     assert SECRET in caplog.text
+
+
+def test_a_write_that_lost_every_race_is_a_conflict_with_its_sentence() -> None:
+    assert FailingServer(ConcurrentUpdate("It changed.")).get()[0] == "409"
 
 
 def test_another_defect_is_named_in_the_answer() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -68,6 +69,22 @@ def test_the_end_of_a_server_leaves_no_thread_of_it() -> None:
     assert bus_server.stop_together(servers)
     transport.cleanup()
     assert [thread for thread in set(threading.enumerate()) - before if thread.is_alive()] == []
+
+
+def test_several_threads_may_ask_at_once_whether_the_server_is_reached() -> None:
+    transport = bus()
+    server = BusServer(transport, "asked", "here", [])
+    server.start()
+    together = threading.Barrier(8)
+
+    def ask(_number: int) -> bool:
+        together.wait(PATIENCE)
+        return server.reaches_itself()
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = [answer for _ in range(50) for answer in threads.map(ask, range(8))]
+    assert all(answers)
+    assert server.stop()
 
 
 def test_a_broker_that_is_gone_is_not_waited_for() -> None:
