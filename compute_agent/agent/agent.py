@@ -313,6 +313,8 @@ class Agent:
             )
         self._manager.watchdog()
         self._follow_hypervisor(node, result)
+        if self._parts.board.state_trouble is not None:
+            self._parts.ledger.probe()
         uuid = self.tracker.nodes().get(node)
         if result.completed and uuid is not None:
             self._auditor.after_pass(node, uuid)

@@ -231,10 +231,12 @@ class AgentCommands:
         document = self.parts.board.document()
         status_keys = (
             *("uuid", "name", "enabled", "disabled_reason"),
-            *("last_pass", "last_success", "reshape_pending", "caveats", "trouble"),
+            *("last_pass", "last_success", "reshape_pending", "trouble"),
         )
         is_nested = self.conf.compute.enable_numa_reporting_to_placement
         running_guests = self._running_guests()
+        state = document["state"]
+        state_caveats = [] if state is None else [state["message"]]
         common_facts = {
             "instances": None if running_guests is None else len(running_guests),
             "layout": "nested" if is_nested else "flat",
@@ -245,6 +247,7 @@ class AgentCommands:
             "host": document["host"],
             "nodes": [
                 {key: node[key] for key in status_keys}
+                | {"caveats": [*node["caveats"], *state_caveats]}
                 | common_facts
                 | {"io_ops": self._under_way(node["name"], running_guests)}
                 | self._announced_facts(node["name"])

@@ -90,6 +90,11 @@ class BoardCollector:
             "1 if placement answers, else 0.",
             value=int(self._board.placement.up is True),
         )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_state_written",
+            "1 if the last write to the state directory succeeded, else 0.",
+            value=int(self._board.state_trouble is None),
+        )
         offset = self._board.placement.clock_offset
         if offset is not None:
             yield GaugeMetricFamily(

@@ -59,7 +59,7 @@ class OwnReport:
             "disabled_reason": ""
             if node.enabled
             else shortened(node.disabled_reason, _SHOWN_LENGTH),
-            "trouble": _text(node.trouble),
+            "trouble": _text(node.trouble or self._board.state_trouble),
             "place": self._place,
         }
         return with_cores(report, self._cells(node.name))

@@ -25,7 +25,12 @@ from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.transports.transport import Request, version_text
+from compute_agent.placement.transports.transport import (
+    CLOCK_SECONDS,
+    Request,
+    clock_fault,
+    version_text,
+)
 from compute_agent.programs.disk_space import Space, space_of
 from compute_agent.report.steps import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
@@ -48,8 +53,6 @@ NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"
 
 NODE = "NODE"
 """Placeholder for a number that the operator has to fill in."""
-
-_CLOCK_SECONDS = 5
 
 SCHEDULER_NEEDS = (1, 36)
 """Microversion with which the scheduler requests candidates."""
@@ -102,24 +105,11 @@ def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.WARNING, "placement", text)
     else:
         yield Diagnosis(Level.FINE, "placement", f"it answers and offers {span}")
-    yield from _clock(connection.clock_offset)
+    if (offset := connection.clock_offset) is not None:
+        fault = clock_fault(offset)
+        text = fault or f"is within {CLOCK_SECONDS} s of placement's"
+        yield Diagnosis(Level.WARNING if fault else Level.FINE, "clock", text)
     yield _may_reshape(connection)
-
-
-def _clock(offset: float | None) -> Iterator[Diagnosis]:
-    if offset is None:
-        return
-    if abs(offset) < _CLOCK_SECONDS:
-        text = f"is within {_CLOCK_SECONDS} s of placement's"
-        yield Diagnosis(Level.FINE, "clock", text)
-        return
-    direction = "ahead of" if offset > 0 else "behind"
-    text = (
-        f"is {abs(offset):.0f} s {direction} placement's: tokens are taken for expired or not yet "
-        "valid, and ages of claims and announcements are wrong. Let a time service run (`chronyc "
-        "tracking`) on both"
-    )
-    yield Diagnosis(Level.WARNING, "clock", text)
 
 
 def examine_bus(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:

@@ -75,9 +75,8 @@ def prepare_directory(path: Path) -> None:
     :raises StateUnusable: it cannot be created or written to.
     """
     make_directory(path, "[DEFAULT]state_path")
-    probe = _temporary(path / "probe")
     try:
-        write_new(probe, b"", 0o600)
+        probe(path)
     except OSError as error:
         if has_no_space(error):
             LOG.warning(
@@ -91,8 +90,18 @@ def prepare_directory(path: Path) -> None:
             f"{error.strerror}. Give it to the user that runs the agent, or set state_path to "
             "another directory."
         ) from error
+
+
+def probe(directory: Path) -> None:
+    """Write a file of one block and remove it again.
+
+    :raises OSError: it cannot be written.
+    """
+    path = _temporary(directory / "probe")
+    try:
+        write_new(path, bytes(4096), 0o600)
     finally:
-        _remove(probe)
+        _remove(path)
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:

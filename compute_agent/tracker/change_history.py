@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,6 +50,8 @@ class ChangeHistory:
     """
 
     def __init__(self, state_path: Path | None = None) -> None:
+        self.on_saved: Callable[[str], None] = lambda _why: None
+        """Called after a write, with why it failed; empty: it did not."""
         self._mutex = threading.Lock()
         self._file = None if state_path is None else StateFile(state_path / FILE, SHAPE)
         self._changes: deque[PastChange] = deque(self._kept_changes(), maxlen=LENGTH)
@@ -72,6 +74,9 @@ class ChangeHistory:
                 self._file.save({"changes": [past._asdict() for past in self._changes]})
             except StateUnusable as error:
                 LOG.warning("The last changes will not survive a restart: %s", error)
+                self.on_saved(str(error))
+            else:
+                self.on_saved("")
 
     def _kept_changes(self) -> list[PastChange]:
         try:

@@ -154,6 +154,8 @@ class StatusBoard:
         self._nodes: dict[str, NodeStatus] = {}
         self.search_trouble: Trouble | None = None
         """Why the nodes of this host cannot be found; None: they can."""
+        self.state_trouble: Trouble | None = None
+        """Why the state directory cannot be written; None: the last write succeeded."""
         self.placement = PlacementStatus()
         """Whether placement answers."""
         self._counters = Counters()
@@ -220,6 +222,13 @@ class StatusBoard:
         with self._mutex:
             bus = self.bus if self.bus.state is state else BusStatus(state, time.time())
             self.bus = bus._replace(why=why)
+
+    def state_is(self, why: str) -> None:
+        """Record whether the state directory takes what is written, and why not."""
+        with self._mutex:
+            before = self.state_trouble
+            since, seen = (before.since, before.seen) if before else (time.time(), 0)
+            self.state_trouble = Trouble("not written", why, since, seen + 1) if why else None
 
     def count_pass(self, outcome: str, seconds: float) -> None:
         """Count a pass that ended, however."""
@@ -296,6 +305,7 @@ class StatusBoard:
             "hung_calls": [
                 {**call._asdict(), "since": _text(call.since)} for call in self.hung_calls()
             ],
+            "state": _trouble_document(self.state_trouble),
             "trouble": _trouble_document(self.search_trouble),
             "nodes": [
                 _node_document(node)
@@ -327,7 +337,9 @@ class StatusBoard:
         bus = self.bus
         summary = self._nodes_summary()
         if bus.state in (BusState.REFUSED, BusState.UNREACHABLE):
-            return f"{summary}; message bus {bus.state} since {_text(bus.since)}"
+            summary += f"; message bus {bus.state} since {_text(bus.since)}"
+        if state_trouble := self.state_trouble:
+            summary += f"; state not written since {_text(state_trouble.since)}"
         return summary
 
     def _nodes_summary(self) -> str:

@@ -21,6 +21,7 @@ from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd import program
 from compute_agent.drift.wording import resources
+from compute_agent.placement.transports.transport import clock_fault
 from compute_agent.programs.exit_status import Exit
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
@@ -175,7 +176,11 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> None:
         print(
             f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
         )
+    if fault := clock_fault(placement["clock_offset"]):
+        print(f"clock      {fault}")
     print(f"bus        {_bus_text(document['bus'])}")
+    if (state := document["state"]) is not None:
+        print(f"state      not written since {state['since']}: {state['message']}")
     for claim in document.get("running_claims", ()):
         seconds = time.time() - claim["since"]
         print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")

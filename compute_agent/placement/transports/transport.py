@@ -33,6 +33,8 @@ EXTENSIONS_VERSION: Final[Microversion] = (1, 1)
 without.
 """
 
+CLOCK_SECONDS: Final = 5
+"""By which clocks may differ without harm."""
 GLOBAL_ID_HEADER: Final = "X-Openstack-Request-Id"
 WRITES: Final = frozenset({"POST", "PUT", "DELETE"})
 
@@ -130,6 +132,21 @@ def clock_offset(date: str, now: float) -> float | None:
         return None
     # the header has whole seconds, half a second too little on average
     return now - moment.timestamp() - 0.5
+
+
+def clock_fault(offset: float | None) -> str:
+    """Return what a clock that is so many seconds ahead does, and the remedy; empty: it is right.
+
+    :param offset: None: it is not known.
+    """
+    if offset is None or abs(offset) < CLOCK_SECONDS:
+        return ""
+    direction = "ahead of" if offset > 0 else "behind"
+    return (
+        f"is {abs(offset):.0f} s {direction} placement's: tokens are taken for expired or not yet "
+        "valid, and ages of claims and announcements are wrong. Let a time service run (`chronyc "
+        "tracking`) on both"
+    )
 
 
 class Transport(Protocol):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 
+from compute_agent import errors
 from tests.fixtures import programs
-from tests.functional.agent.processes import PATIENCE, AgentProcess, PlacementProcess
+from tests.functional.agent.processes import PATIENCE, AgentProcess, PlacementProcess, running
+from tests.integration.nemesis.small_disk import SmallDisk
 from tests.unit.tracker.damaged_documents import CLAIM, GUEST, NO_FILES, RAW, envelope
 
 pytestmark = pytest.mark.waiting
@@ -92,3 +95,25 @@ def test_a_damaged_cache_is_set_aside_and_costs_placement_nothing(
     assert (agent.state / "placement-cache.json").is_file()
     assert not (agent.state / "placement-cache.json").is_symlink()
     assert placement.tree(node) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk is mounted by root alone")
+def test_a_full_disk_is_in_the_status_and_the_metrics_until_there_is_room(
+    placement: PlacementProcess, new_agent: Callable[..., AgentProcess]
+) -> None:
+    agent = new_agent(placement.url)
+    disk = SmallDisk(agent.state, 1)
+    try:
+        with running(agent):
+            with disk.full():
+                with pytest.raises(errors.ComputeAgentError, match="No space left on device"):
+                    agent.ask("set_host_enabled", enabled=False, reason="fan")
+                state = (agent.status() or {})["state"]
+                assert f"{agent.state}/service.json cannot be written" in state["message"]
+                agent.report()
+                shown = agent.run("status").stdout
+                assert f"state      not written since {state['since']}: The state file" in shown
+            agent.report()
+            assert (agent.status() or {})["state"] is None
+    finally:
+        disk.unmount()

@@ -71,6 +71,14 @@ def test_the_version_and_the_offset_of_the_clock_are_shown(board: StatusBoard) -
     assert value(board, "clock_offset_seconds") == -2.5
 
 
+def test_a_state_that_is_not_written_is_shown_until_it_is(board: StatusBoard) -> None:
+    board.state_is("no space")
+    assert value(board, "state_written") == 0
+    assert "; state not written since " in board.summary()
+    board.state_is("")
+    assert value(board, "state_written") == 1
+
+
 def test_a_node_shows_the_sums_of_its_tree_and_its_broken_devices(board: StatusBoard) -> None:
     def sums(resource_class: str) -> list[float | None]:
         return [

@@ -71,3 +71,11 @@ def test_a_gpu_without_slices_is_not_mentioned(capsys: pytest.CaptureFixture[str
     board.set_node("host1", "u", gpus=[{"address": GPU, "mig_devices": [], "mig_remaining": {}}])
     print_status(board.document(), as_json=False)
     assert "GPU" not in capsys.readouterr().out
+
+
+def test_a_clock_that_is_off_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    board = StatusBoard("host1")
+    for offset, is_shown in ((4.0, False), (90.0, True)):
+        board.count_request("GET", 200, offset)
+        print_status(board.document(), as_json=False)
+        assert ("clock      is 90 s ahead of placement's" in capsys.readouterr().out) is is_shown
