@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import re
-import traceback
 from typing import Any, Final
 
 from oslo_config import cfg
@@ -56,6 +55,14 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         self._identity_text = identity_text
 
     def format(self, record: logging.LogRecord) -> str:
+        if not record.exc_info:
+            try:
+                return self._line(record)
+            except TypeError:
+                pass  # a list, which is not a key of what is remembered of identities
+        return str(super().format(record))
+
+    def _line(self, record: logging.LogRecord) -> str:
         shown = _Shown(record.__dict__, project=self.project, version=self.version)
         request = shown.get("context") or context.get_current()
         if request:
@@ -63,16 +70,8 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             shown.update(values)
             shown["user_identity"] = self._identity_text(*map(values.get, self._identity_names))
         line = self._format_of_requests if shown.get("request_id") else self._format_of_others
-        if record.exc_info:
-            record.__dict__.setdefault("instance", "")
-            record.exc_text = self.formatException(record.exc_info, record=record)
-            if record.levelno >= logging.WARNING:
-                summary = traceback.format_exception_only(*record.exc_info[:2])[0]
-                shown["error_summary"] = summary.rstrip()
-                if "%(error_summary)" not in line:
-                    line += ": %(error_summary)s"
-        if record.levelno == logging.DEBUG:
-            line = f"{line} {self.conf.logging_debug_format_suffix}"
+        if record.levelno == logging.DEBUG and (suffix := self.conf.logging_debug_format_suffix):
+            line = f"{line} {suffix}"
         if "%(asctime)" in line:
             shown["asctime"] = self.formatTime(record, self.datefmt)
         if "%(isotime)" in line:

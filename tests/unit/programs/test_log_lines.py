@@ -81,6 +81,8 @@ def test_other_formatters_are_left_alone(log_file: Path) -> None:
     [
         {},
         {"logging_exception_prefix": "%(asctime)s %(isotime)s %(instance)s"},
+        {"logging_exception_prefix": "%(color)s%(user_identity)s %(project)s "},
+        {"logging_user_identity_format": "%(roles)s", "logging_debug_format_suffix": ""},
         {
             "logging_context_format_string": "%(isotime)s %(project)s %(version)s %(resource)s "
             "%(color)s%(user)s %(project_id)s %(error_summary)s %(threadName)s: %(message)s",
