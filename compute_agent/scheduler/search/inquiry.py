@@ -12,13 +12,7 @@ from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import (
-    GuestNuma,
-    guest_numa,
-    is_device,
-    planned_guest,
-    policies,
-)
+from compute_agent.request.guest_numa import guest_numa, planned_guest, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
@@ -34,10 +28,14 @@ from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
 class CandidateQueries:
-    """The queries of one search, and what became of them."""
+    """The queries of one search, and what became of them.
 
-    def __init__(self, placement: PlacementClient) -> None:
+    :param plans: of what is asked for, on whichever host.
+    """
+
+    def __init__(self, placement: PlacementClient, plans: HostPlans) -> None:
         self._placement = placement
+        self.plans = plans
         self.causes: list[QueryCause] = []
         self.notes: list[str] = []
         self.microversion: Microversion = (0, 0)
@@ -87,8 +85,8 @@ class Inquiry:
 
     def ask(
         self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[AllocationCandidates, CandidateQueries, Microversion]:
-        """Return what the hosts offer for `request`, what was asked, and at which microversion.
+    ) -> tuple[AllocationCandidates, CandidateQueries]:
+        """Return what the hosts offer for `request`, and what was asked.
 
         :param spec: for the NUMA nodes of the guest and its devices.
         :raises InvalidRequest: the request is wrong in itself.
@@ -104,26 +102,17 @@ class Inquiry:
 
     def _ask_once(
         self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[AllocationCandidates, CandidateQueries, Microversion]:
-        request = self._for_placement(request)
-        numa = self.guest_numa(spec, request)
-        policy_of = self.policies(spec, request)
-        queries = CandidateQueries(self.placement)
-        shapes = layout_queries.shapes(request, numa, policy_of)
-        found_answers = self._ask_layouts(queries, shapes)
+    ) -> tuple[AllocationCandidates, CandidateQueries]:
+        if not (request.gains_by_extensions and self.placement.understands_extensions()):
+            request = request.plain()
+        plans = self._plans(spec, request)
+        queries = CandidateQueries(self.placement, plans)
+        found_answers = self._ask_layouts(queries, plans.queries())
         if not any(found_answers):
-            probe = layout_queries.split_shape(request, numa)
+            probe = layout_queries.split_shape(request, plans.numa)
             if probe is not None:
-                probe_answer = queries.ask(probe)
-                found_answers.append(
-                    self._plans(spec, request).over_cells(probe_answer, probe.request)
-                )
-        return host_state.merge(found_answers), queries, queries.microversion
-
-    def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
-        if request.gains_by_extensions and self.placement.understands_extensions():
-            return request
-        return request.plain()
+                found_answers.append(plans.over_cells(queries.ask(probe), probe.request))
+        return host_state.merge(found_answers), queries
 
     def _ask_layouts(
         self, queries: CandidateQueries, asked_shapes: Sequence[LayoutQuery]
@@ -137,48 +126,28 @@ class Inquiry:
             found_answers += [queries.ask(shape) for shape in asked_shapes if shape not in likely]
         return found_answers
 
-    def guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
-        """Return the NUMA nodes of the guest."""
+    def requests(self, spec: RequestSpec, request: CandidateRequest) -> list[CandidateRequest]:
+        """Return a request in each of the shapes in which it is asked."""
+        return [query.request for query in self._plans(spec, request).queries()]
+
+    def _plans(self, spec: RequestSpec, request: CandidateRequest) -> HostPlans:
         page_size_traits: Collection[str] = ()
         if spec.page_size == "large":
             page_size_traits = self.placement.traits_beginning(PAGE_SIZE_PREFIX)
         resources = request.group(UNSUFFIXED).resources
-        return guest_numa(
+        numa = guest_numa(
             spec,
             resources.get("VCPU", 0),
             resources.get("PCPU", 0),
             resources.get("MEMORY_MB", 0),
             page_size_traits,
         )
-
-    def plans(
-        self, spec: RequestSpec, request: CandidateRequest, answer: AllocationCandidates
-    ) -> HostPlans | None:
-        """Return the planner of what a guest gets on a host; None where there is no choice.
-
-        :raises InvalidRequest: the request is wrong in itself.
-        """
-        has_devices = any(
-            suffix and any(map(is_device, group.resources))
-            for suffix, group in request.groups.items()
-        )
-        if not (has_devices or answer.has_shape("nested")):
-            return None
-        request = self._for_placement(request)
-        return self._plans(spec, request)
-
-    def _plans(self, spec: RequestSpec, request: CandidateRequest) -> HostPlans:
-        numa = self.guest_numa(spec, request)
+        classes = {suffix: group.resources for suffix, group in request.groups.items()}
         return HostPlans(
             request,
             numa,
-            self.policies(spec, request),
+            policies(spec, self.pci_aliases, classes),
             planned_guest(spec, numa),
             self.announced,
             self.plan_options,
         )
-
-    def policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
-        """Return the policy of each device of the request that has one, by its group's suffix."""
-        classes = {suffix: group.resources for suffix, group in request.groups.items()}
-        return policies(spec, self.pci_aliases, classes)

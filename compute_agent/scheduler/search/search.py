@@ -139,17 +139,19 @@ class HostSearch:
         :raises PlacementUnavailable: placement cannot be asked.
         """
         request = self._targeted_request(spec)
-        answer, queries, version = self._inquiry.ask(spec, request.request)
+        answer, queries = self._inquiry.ask(spec, request.request)
         if (
             shared_holdings
             and not answer
             and (reduced_request := shared_holdings.reduce(request.anywhere))
         ):
             targeted_request = _restrict_to_target(spec, reduced_request, request.target)
-            answer, more_queries, version = self._inquiry.ask(spec, targeted_request)
+            answer, more_queries = self._inquiry.ask(spec, targeted_request)
             answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
-        plans = self._inquiry.plans(spec, request.request, answer)
+            queries.microversion = more_queries.microversion
+        plans = queries.plans if queries.plans.have_choice(answer) else None
+        version = queries.microversion
         self._observer.on_search(len(answer))
         admitted_hosts, exclusions = self._admit(spec, request, answer, plans)
         causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))
@@ -204,16 +206,13 @@ class HostSearch:
         note = f"{sentence}: enable it (compute-manage host enable), or name another."
         return replace(causes, notes=(*causes.notes, note))
 
-    def requests(self, spec: RequestSpec) -> Iterator[CandidateRequest]:
-        """Yield `spec` in each of the shapes in which it is asked, without its prefilters.
+    def requests(self, spec: RequestSpec) -> list[CandidateRequest]:
+        """Return `spec` in each of the shapes in which it is asked, without its prefilters.
 
         :raises InvalidRequest: the request is wrong in itself.
         """
         request = flavor.request_of(spec, self._options.request)
-        numa = self._inquiry.guest_numa(spec, request)
-        for shape in layout_queries.shapes(request, numa, self._inquiry.policies(spec, request)):
-            yield shape.request
-        yield request
+        return [*self._inquiry.requests(spec, request), request]
 
     def _admit(
         self,
