@@ -184,11 +184,11 @@ def _consumers(tx: ReadTransaction) -> Finding:
 
 
 def _disk(tx: ReadTransaction) -> Finding:
-    directory = data_directory(tx.connection)
-    if directory is None:
-        return Code.SUCCESS, "It is not seen from here. Look at it where the database runs."
-    space, text = space_of(directory, str(directory))
-    return _CODES[space], f"{text}."
+    if (directory := data_directory(tx.connection)) is not None:
+        with contextlib.suppress(OSError):  # of a container, or not open to this user
+            space, text = space_of(directory, str(directory))
+            return _CODES[space], f"{text}."
+    return Code.SUCCESS, "It is not seen from here. Look at it where the database runs."
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> Finding:

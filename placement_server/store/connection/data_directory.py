@@ -21,7 +21,7 @@ _USUAL_DIRECTORY: Final = "/var/lib/postgresql"
 
 
 def data_directory(connection: sa.Connection) -> Path | None:
-    """Return the directory; None where the database does not say it or is on another machine."""
+    """Return the directory, as the server names it; None of one in memory or of another machine."""
     url = connection.engine.url
     if url.get_backend_name() == "sqlite":
         return Path(url.database).parent if url.database not in _MEMORY else None
@@ -29,5 +29,4 @@ def data_directory(connection: sa.Connection) -> Path | None:
     if host not in _HERE and not str(host).startswith("/"):
         return None
     path = connection.exec_driver_sql(_STATEMENTS[connection.dialect.name]).scalar()
-    directory = Path(path or _USUAL_DIRECTORY)
-    return directory if directory.parent.is_dir() else None
+    return Path(path or _USUAL_DIRECTORY)

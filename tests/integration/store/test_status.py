@@ -52,6 +52,11 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
         patched.setattr(os, "statvfs", lambda _: os.statvfs_result([4096, 4096, *[0] * 8]))
         assert status.main(arguments) == 2
     assert "nothing can be written" in " ".join(capsys.readouterr().out.replace("|", " ").split())
+    with monkeypatch.context() as patched:
+        # as where the server runs in a container of this machine, or is not open to this user
+        patched.setattr(status, "data_directory", lambda _: Path("/nowhere/data"))
+        assert status.main(arguments) == 0
+    assert "It is not seen from here." in capsys.readouterr().out
     engine = sa.create_engine(database_url)
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM consumers"))
