@@ -1,13 +1,14 @@
 """`python -m benchmarks [WHAT ...] [--quick]`: both servers in one run, against their bounds.
 
 search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
-claims: claims at once; agent: what one agent costs; scheduling: claims through running schedulers,
-from a call on the bus to the claim; month: what is refused in a month, also where room is made at
-night; room: which guests to move so that a request fits, and searches meanwhile; floors: claims and
-many hosts beside what the same costs when only the unavoidable is done.
+claims: claims at once; agent: what one agent costs; plans: what a guest gets of a host; scheduling:
+claims through running schedulers, from a call on the bus to the claim; month: what is refused in a
+month, also where room is made at night; room: which guests to move so that a request fits, and
+searches meanwhile; floors: claims and many hosts beside what the same costs when only the
+unavoidable is done.
 
-The rows of search, reads, startup, claims and floors, which are run when none is named, and of
-scheduling are shown in one table at the end. With --quick that takes some three minutes: fewer
+The rows of search, reads, startup, claims, floors and plans, which are run when none is named, and
+of scheduling are shown in one table at the end. With --quick that takes some three minutes: fewer
 rows, and little data. What the load of the machine may have turned is left open there ("needs a
 quiet machine"): times of the clock, absolute CPU, and ratios up to twice their bound. Counts and
 memory are judged as ever.
@@ -30,7 +31,7 @@ from benchmarks.agent import events
 from benchmarks.claims import rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, pgbench, starts, table
-from benchmarks.in_process import make_room, month
+from benchmarks.in_process import make_room, month, plans
 from benchmarks.reads import comparison
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import bus_claims
@@ -143,6 +144,7 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
     "startup": lambda _console, arguments: starts.rows(quick=arguments.quick),
     "claims": lambda console, arguments: rates.show(console, arguments.quick),
     "floors": run_floors,
+    "plans": lambda _console, arguments: plans.rows(quick=arguments.quick),
     "scheduling": lambda _console, arguments: bus_claims.rows(quick=arguments.quick),
 }
 """Benchmarks whose rows are shown in one table."""
@@ -152,7 +154,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "month": lambda console, arguments: month.show(console, arguments.quick, arguments.plot),
     "room": lambda console, arguments: make_room.run(console, arguments.quick),
 }
-DEFAULT: Final = ("search", "reads", "startup", "claims", "floors")
+DEFAULT: Final = ("search", "reads", "startup", "claims", "floors", "plans")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.agent.relay import Relay
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -28,22 +27,22 @@ def resident_mib() -> float:
         return int(stream.read().split()[1]) * resource.getpagesize() / 2**20
 
 
-class InterruptedRelay(Relay):
+class InterruptedTransport:
     """A transport that lets another client write just before the agent's next inventory.
 
     `before_write` is called with the uuid of the provider.
     """
 
     def __init__(self, inner: Transport) -> None:
-        super().__init__(inner)
+        self._inner = inner
         self.before_write: Callable[[str], None] | None = None
 
-    def relay(self, method: str, path: str, send: Callable[[], Response]) -> Response:
-        write = self.before_write
-        if write is not None and method == "PUT" and path.endswith("/inventories"):
+    def send(self, request: Request) -> Response:
+        write, path = self.before_write, request.path
+        if write is not None and request.method == "PUT" and path.endswith("/inventories"):
             self.before_write = None
             write(path.removesuffix("/inventories").rpartition("/")[2])
-        return send()
+        return self._inner.send(request)
 
 
 class MeasuredAgent:
@@ -52,7 +51,7 @@ class MeasuredAgent:
     def __init__(self, config_file: str) -> None:
         self._conf = agent_conf.new_config(["--config-file", config_file])
         plain = KeystoneTransport.from_conf(self._conf)
-        self._transport = InterruptedRelay(plain)
+        self._transport = InterruptedTransport(plain)
         self._other = plain
         self._parts = assembly.build(self._conf, transport=self._transport)
         self._tracker = self._parts.tracker(wait=self._pause)

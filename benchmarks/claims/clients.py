@@ -29,7 +29,6 @@ class Outcome:
     cpu_seconds: float
     database_seconds: float
     p95_ms: float
-    note: str = ""
 
     @property
     def rate(self) -> float:
@@ -159,27 +158,6 @@ def claiming(count: int, choose: Callable[[Client, int, int], dict[str, dict[str
                     refused_count += 1
                 break
             latencies.append(1000 * (time.monotonic() - start))
-        return Tally(claimed_count, conflicts, refused_count, tuple(latencies))
-
-    return work
-
-
-def until_full(provider: str) -> Worker:
-    """A worker that claims one VCPU at a time until placement says that it is full."""
-
-    def work(client: Client, _index: int) -> Tally:
-        claimed_count = conflicts = refused_count = 0
-        latencies = []
-        while refused_count < 3:
-            start = time.monotonic()
-            status, code = claim(client, {provider: {"VCPU": 1}})
-            latencies.append(1000 * (time.monotonic() - start))
-            if status == 204:
-                claimed_count += 1
-            elif code == "placement.concurrent_update" or status >= 500:
-                conflicts += 1
-            else:
-                refused_count += 1
         return Tally(claimed_count, conflicts, refused_count, tuple(latencies))
 
     return work

@@ -1,4 +1,4 @@
-"""Claims under concurrency: rate, latency, conflicts, CPU, and whether the books stay exact.
+"""Claims under concurrency: rate, latency, conflicts and CPU.
 
 Compares the published package under uWSGI with placement-server: the same PostgreSQL, number of
 workers, and data through the API. A claim is what a scheduler does: ask for candidates among 500
@@ -25,7 +25,6 @@ from benchmarks.claims.clients import (
     claiming,
     make_provider,
     run_clients,
-    until_full,
 )
 from benchmarks.floors.table import Row as Summary
 from benchmarks.parts.client import Client
@@ -57,14 +56,13 @@ class Size:
 
     hosts: int
     claims: int
-    capacity: int
     reshaped_count: int
     many_reshaped: int
     runs: int
 
 
-FULL = Size(hosts=500, claims=600, capacity=1200, reshaped_count=500, many_reshaped=5000, runs=5)
-QUICK = Size(hosts=10, claims=16, capacity=30, reshaped_count=20, many_reshaped=40, runs=3)
+FULL = Size(hosts=500, claims=600, reshaped_count=500, many_reshaped=5000, runs=5)
+QUICK = Size(hosts=10, claims=16, reshaped_count=20, many_reshaped=40, runs=3)
 
 
 def ask_and_claim(
@@ -157,22 +155,6 @@ def claims(targets: dict[str, Target], size: Size, runs: int) -> Iterator[Outcom
         yield from map(_in_the_middle, zip(*rounds, strict=True))
 
 
-def fillings(target: Target, capacity: int, runs: int) -> Outcome:
-    """One host until it is full, and another one in each run."""
-    client = Client(target.server.url)
-    outcomes, handed_out = [], 0
-    for number in range(runs):
-        host = make_provider(client, f"full-{number}", {"VCPU": {"total": capacity}})
-        scenario = f"16 clients, one host of {capacity} until full"
-        outcomes.append(run_clients(target, scenario, [until_full(host)] * 16))
-        handed_out += client.must("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"]
-    there = capacity * runs
-    verdict = "exact" if handed_out == there else f"{handed_out - there:+d} units"
-    return dataclasses.replace(
-        _in_the_middle(outcomes), note=f"{handed_out} of {there} handed out: {verdict}"
-    )
-
-
 def _in_the_middle(runs: Sequence[Outcome]) -> Outcome:
     """The middle one by rate, with the conflicts of all."""
     middle = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
@@ -263,7 +245,6 @@ def measure(size: Size) -> dict[str, list[Outcome]]:
                     targets[world] = Target(servers.enter_context(server), pid)
                 outcomes[label] = [
                     *claims(targets, size, runs),
-                    fillings(targets[OWN], size.capacity, runs),
                     *reshapes(targets[OWN], size.reshaped_count, 8, 16),
                     *reshapes(targets[OWN], size.many_reshaped, 8, 2),
                 ]
@@ -287,9 +268,6 @@ def verdict(theirs: Outcome, mine: Outcome, shared_against: Outcome | None) -> t
     if shared_against:
         criteria.append(f"{SHARED_AT_LEAST:.0%} of the rate without it")
         holds &= mine.rate >= SHARED_AT_LEAST * shared_against.rate
-    if "until full" in mine.scenario:
-        criteria.append("exact")
-        holds &= mine.note.endswith("exact")
     return holds, ", ".join(criteria)
 
 
@@ -303,7 +281,7 @@ def show(console: Console, quick: bool) -> list[Summary]:
     )
     for heading in ("scenario", "", "claims/s", "conflicts", "p95 ms", "CPU ms", "database ms"):
         table.add_column(heading)
-    table.add_column("note")
+    table.add_column("")
     mine_by_name = {mine.scenario: mine for mine in outcomes["ours"]}
     rows = []
     for theirs, mine in zip(outcomes["published"], outcomes["ours"], strict=True):
@@ -316,7 +294,6 @@ def show(console: Console, quick: bool) -> list[Summary]:
                 f"{row.p95_ms:.1f}",
                 f"{row.cpu_ms:.2f}",
                 f"{row.database_ms:.2f}",
-                row.note,
             )
         own = mine.scenario.replace(SHARED, OWN)
         holds, criteria = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
@@ -328,7 +305,7 @@ def show(console: Console, quick: bool) -> list[Summary]:
                 mine.cpu_ms,
                 published_value=theirs.cpu_ms,
                 times=QUICK_TIMES if quick else None,
-                verdict=None if quick and _is_exact(mine) else _word(holds),
+                verdict=None if quick and not mine.conflicts else _word(holds),
                 data=f"{size.hosts} hosts",
                 runs=f"middle of {runs} of {mine.claims}, 1 published",
             )
@@ -346,11 +323,6 @@ def show(console: Console, quick: bool) -> list[Summary]:
         table.add_section()
     console.print(table)
     return rows
-
-
-def _is_exact(outcome: Outcome) -> bool:
-    """Whether nothing is wrong that the load of the machine has no part in."""
-    return not outcome.conflicts and (not outcome.note or outcome.note.endswith("exact"))
 
 
 def _word(holds: bool) -> str:
