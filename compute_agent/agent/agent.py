@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
-from compute_agent.agent import metrics
 from compute_agent.agent.availability import Availability
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.agent.local_socket import Command, LocalServer
@@ -29,7 +28,6 @@ from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.daemon import signals
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
-from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.agent.rpc import RpcServer
     from compute_agent.drift.healing.remedies import Remedies
+    from compute_agent.programs.metrics_server import MetricsServer
 
 LOG = logging.getLogger(__name__)
 
@@ -174,6 +173,9 @@ class Agent:
             )
         bind = self._conf.compute_agent.metrics_bind
         if bind:
+            from compute_agent.agent import metrics
+            from compute_agent.programs.metrics_server import MetricsServer
+
             registry = metrics.registry(self._parts.board)
             option = "[compute_agent]metrics_bind"
             surfaces.append(MetricsServer(option, bind, registry, errors.InvalidConfiguration))

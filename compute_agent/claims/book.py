@@ -33,9 +33,8 @@ from compute_agent.claims.checks import (
     told_of_waiting,
 )
 from compute_agent.claims.host_cells import cells_of, device_places
-from compute_agent.claims.host_view import CellPolicy, NodeSituation, host_of
+from compute_agent.claims.host_view import CellPolicy, NodeSituation, host_of, occupied
 from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
-from compute_agent.claims.planning import occupied, plan_claim, try_out
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.running import RunningClaims
 from compute_agent.claims.units import units_of
@@ -94,6 +93,9 @@ class ClaimBook:
         :raises InvalidInput: the flavor cannot be read.
         """
         tree, root = self._tracker.reported_tree(node)
+        # loaded with the first claim: an agent without claims does without the planner
+        from compute_agent.claims.planning import try_out
+
         return try_out(self._situation(node, tree, root), spec, self._policy)
 
     def claims(self) -> list[Claim]:
@@ -341,6 +343,8 @@ class ClaimBook:
             moving = False  # asked again: the answer was lost
         left_claim, renewed_claim = (known_claim, None) if moving else (None, known_claim)
         situation = self._situation(node, tree, root)
+        from compute_agent.claims.planning import plan_claim
+
         units, places = plan_claim(
             request, amounts, situation, self._policy, renewed_claim, moving=moving
         )

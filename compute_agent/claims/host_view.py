@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent.claims.host_cells import DevicePlace, HostCell
-from compute_agent.claims.occupancy import Occupancy
+from compute_agent.claims.occupancy import Occupancy, taken_units, used_cells
 from compute_agent.claims.units import PCPU, by_number
 from compute_agent.fitting.cpus import without
 from compute_agent.fitting.guest import Node
@@ -92,6 +92,19 @@ def cell_providers(tree: ProviderTree, root: str) -> dict[str, int]:
         for data in map(tree.data, tree.get_provider_uuids(root))
         if HW_NUMA_ROOT in data.traits and (match := _CELL.search(data.name)) is not None
     }
+
+
+def occupied(situation: NodeSituation, instance: str, *, moving: bool) -> Occupancy:
+    """Return what an instance cannot have of a node.
+
+    :param moving: what it has already stays with the source of its move.
+    """
+    here = [claim for claim in situation.claims if claim.node == situation.node]
+    but = "" if moving else instance
+    units = taken_units(
+        situation.claims, instance, situation.units, situation.guests, moving=moving
+    )
+    return Occupancy(units, *used_cells(here, situation.cells, situation.guests, but=but))
 
 
 def host_of(

@@ -15,8 +15,9 @@ from compute_agent.claims.host_view import (
     NodeSituation,
     given_cells,
     host_of,
+    occupied,
 )
-from compute_agent.claims.occupancy import Occupancy, taken_units, used_cells
+from compute_agent.claims.occupancy import Occupancy
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import PCPU
 from compute_agent.fitting.guest import Guest, Node
@@ -30,19 +31,6 @@ NOBODY = "the request"
 _GUEST_NODE = re.compile(r"_NUMA(\d+)")
 
 Gift = tuple[tuple[AssignedUnit, ...], tuple[ClaimedCell, ...]]
-
-
-def occupied(situation: NodeSituation, instance: str, *, moving: bool) -> Occupancy:
-    """Return what an instance cannot have of a node.
-
-    :param moving: what it has already stays with the source of its move.
-    """
-    here = [claim for claim in situation.claims if claim.node == situation.node]
-    but = "" if moving else instance
-    units = taken_units(
-        situation.claims, instance, situation.units, situation.guests, moving=moving
-    )
-    return Occupancy(units, *used_cells(here, situation.cells, situation.guests, but=but))
 
 
 def try_out(
