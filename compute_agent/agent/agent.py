@@ -26,6 +26,7 @@ from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.daemon import signals
+from compute_agent.daemon.bus_state import BusState
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
 from compute_agent.programs.systemd import ServiceManager
@@ -190,8 +191,8 @@ class Agent:
                 self._conf,
                 self.commands,
                 self._parts.setup.place,
-                self._parts.board.bus_is,
-                self._hear_namesake,
+                self._bus_is,
+                lambda: self._pass_now("another agent reports this node"),
             )
             self._parts.node_pass.check_alone = self._rpc.namesakes.check_alone
 
@@ -253,17 +254,22 @@ class Agent:
 
     def _hardware_changed(self, what: str) -> None:
         LOG.debug("The hardware changed: %s.", what)
-        self._schedule.trigger(f"event: {what}")
+        self._pass_now(f"event: {what}")
+
+    def _pass_now(self, reason: str, node: str | None = None) -> None:
+        self._schedule.trigger(reason, node)
         self._loop.wake()
 
-    def _hear_namesake(self) -> None:
-        self._schedule.trigger("another agent reports this node")
-        self._loop.wake()
+    def _bus_is(self, state: BusState, why: str) -> None:
+        was_waiting = self._parts.board.bus.state is BusState.WAITING
+        self._parts.board.bus_is(state, why)
+        if was_waiting and state in (BusState.REFUSED, BusState.UNREACHABLE):
+            # placement was told of a bus that is waited for, and schedulers hear nothing
+            self._pass_now(f"the message bus is {state}")
 
     def _placement_changed(self, node: str) -> None:
         self._parts.report.written_elsewhere(self.tracker.nodes().get(node, ""))
-        self._schedule.trigger("a change in placement", node)
-        self._loop.wake()
+        self._pass_now("a change in placement", node)
 
     def _stop_serving(self) -> None:
         """Finish the running passes, then leave the bus."""

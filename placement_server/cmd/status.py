@@ -32,7 +32,7 @@ from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.data_directory import data_directory
-from placement_server.store.connection.failures import reason_of
+from placement_server.store.connection.failures import FULL, code_of, reason_of
 from placement_server.store.connection.options import connection_url, store_options
 from placement_server.store.errors import SchemaOutOfDate, StoreError, StoreUnavailable
 from placement_server.store.schema import revision
@@ -88,6 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"placement-status: {error}", file=sys.stderr)
         return Exit.PLACEMENT
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
+        if code_of(error) in FULL:
+            print(
+                f"placement-status: the database has no room, and refuses writes: make some on "
+                f"its disk (df, df --inodes): {reason_of(error)}",
+                file=sys.stderr,
+            )
+            return Exit.PLACEMENT
         print(f"placement-status: {reason_of(error)}", file=sys.stderr)
         return Exit.DEFECT
     except Exception as error:  # noqa: BLE001 - 1, Python's own status, would be a warning

@@ -14,6 +14,8 @@ from sqlalchemy.exc import DataError, DBAPIError, NotSupportedError, Programming
 LOCKED: Final[frozenset[object]] = frozenset({"55P03", 1205, -sqlite3.SQLITE_BUSY})
 # A statement took too long: statement_timeout, max_statement_time, max_execution_time.
 CUT_OFF: Final[frozenset[object]] = frozenset({"57014", 1969, 3024})
+# No room on a disk, or none that a limit allows; MySQL: in a table, or by the error of the system.
+FULL: Final[frozenset[object]] = frozenset({"53100", 1021, 1114, -sqlite3.SQLITE_FULL})
 PASSING: Final[frozenset[object]] = frozenset(
     {
         # serialization failure, deadlock; server going down or coming up

@@ -317,4 +317,6 @@ def _reason(error: Exception) -> str:
             "The database did not give a lock within [placement_database]lock_timeout, and "
             "nothing was changed,"
         )
+    if code in failures.FULL:
+        return "The database has no room for it, and nothing was changed,"
     return "The database failed"

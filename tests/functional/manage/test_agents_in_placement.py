@@ -76,3 +76,18 @@ def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_
     enabled = manage(operator, "enable", HOST)
     assert enabled.returncode == 0, enabled.stderr
     assert "COMPUTE_STATUS_DISABLED" not in server.tree(HOST)[HOST]["traits"]
+
+
+def test_a_broker_that_is_away_at_the_start_is_named_before_the_next_pass(
+    server: PlacementProcess, server_config: str, tmp_path: Path
+) -> None:
+    broker = f"rabbit://guest:guest@127.0.0.1:{free_port()}/"
+    agent = AgentProcess(
+        tmp_path,
+        server.url,
+        DEFAULT={"transport_url": broker, "update_resources_interval": 600},
+    )
+    agent.script(nodes=["host2"], inventory={"VCPU": {"total": 2}})
+    with running(agent):
+        operator = Path(server_config.partition("=")[2])
+        eventually(lambda: host_of(operator, "host2")["bus"] == "unreachable", "the bus")
