@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -67,6 +67,7 @@ class FleetHost:
     :ivar bus: whether its agent is on the message bus: `up`, `refused`, `unreachable`, `off` where
         it is configured with none, `waiting` before its first pass, or `unknown`.
     :ivar bus_since: since when it is so, in seconds since 1970, if that is known.
+    :ivar consumers: number of those of a host that is silent or disabled; None: not counted.
     :ivar silent_since: when a silent agent was heard last, in seconds since 1970, if that is known.
     :ivar service: the name under which its agent is called on the bus; None unless it is up.
     :ivar reason: why it is disabled, as far as the agent knows.
@@ -86,6 +87,7 @@ class FleetHost:
     silent_since: float | None = None
     bus: str = UNKNOWN
     bus_since: float | None = None
+    consumers: int | None = None
 
 
 def roots(
@@ -148,16 +150,29 @@ def consumers(
 
 
 def described(
-    placement: PlacementApi, trees: Iterable[Sequence[ProviderLines]], agents: HeardAgents | None
+    placement: PlacementApi,
+    trees: Iterable[Sequence[ProviderLines]],
+    agents: HeardAgents | None,
+    *,
+    counts_consumers: bool = False,
 ) -> list[FleetHost]:
     """Describe the hosts of trees, also by what placement heard of their agents.
 
     :param agents: None without a message bus.
+    :param counts_consumers: of hosts that are silent or disabled, which takes requests for each.
     :raises PlacementError: placement cannot be read.
     """
     read_trees = list(trees)
     reports = placement.agent_reports.read([tree[0].uuid for tree in read_trees])
-    return [describe(tree, agents, reports.get(tree[0].uuid)) for tree in read_trees]
+    hosts = [describe(tree, agents, reports.get(tree[0].uuid)) for tree in read_trees]
+    if not counts_consumers:
+        return hosts
+    return [
+        host
+        if host.agent != SILENT and host.is_enabled
+        else replace(host, consumers=len(consumers(placement, tree)))
+        for host, tree in zip(hosts, read_trees, strict=True)
+    ]
 
 
 def describe(

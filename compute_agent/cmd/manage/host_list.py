@@ -84,7 +84,9 @@ def _chosen_hosts(
 ) -> list[FleetHost]:
     conditions = [trait for text in namespace.required for trait in text.split(",")]
     chosen_trees = (tree for tree in trees if fleet.has_traits(tree, conditions))
-    hosts = fleet.described(placement, chosen_trees, heard_agents)
+    hosts = fleet.described(
+        placement, chosen_trees, heard_agents, counts_consumers=not namespace.watch
+    )
     return sorted(
         (host for host in hosts if host.trouble or not namespace.troubled),
         key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
@@ -190,11 +192,13 @@ def _rows(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[Seq
 
 
 def _row(namespace: argparse.Namespace, host: FleetHost) -> Sequence[object]:
-    amounts = (
+    amounts = [
         f"{name} {amount_text(name, *amount, in_bytes=namespace.in_bytes)}"
         for name, amount in host.amounts.items()
         if namespace.resource_class in (None, name)
-    )
+    ]
+    if host.consumers:
+        amounts.append(f"by {count_of(host.consumers, 'consumer')}")
     return (
         host.name,
         fleet_commands.since_text(host.agent, host.silent_since),

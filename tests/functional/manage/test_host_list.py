@@ -183,6 +183,17 @@ def test_columns_are_chosen_as_with_the_client_of_openstack(offline: Operator) -
     assert "the columns are host, agent, bus, enabled" in unknown.err
 
 
+def test_consumers_of_a_disabled_host_are_counted(offline: Operator) -> None:
+    offline.topic, placement = "host", offline.placement
+    root = placement.new_host("host-held")
+    for _ in range(2):
+        placement.claim({root: {"VCPU": 2}})
+    amounts = ("list", "host-held", "-f", "value", "-c", "used/capacity")
+    assert offline.run(*amounts).out == "VCPU 4/8\n"
+    assert offline.run("disable", "host-held", "--reason", "fan").status == 0
+    assert offline.run(*amounts).out == "VCPU 4/8  by 2 consumers\n"
+
+
 def test_placement_may_be_that_of_a_cloud_of_clouds_yaml(
     online: Operator, placement_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
