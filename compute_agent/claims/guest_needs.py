@@ -134,7 +134,7 @@ def _read(
 
 
 def spec_of(spec: Mapping[str, Any], read_fields: Collection[str] = READ_FIELDS) -> RequestSpec:
-    """Return what a claim reads of a request specification, whoever it is of."""
+    """Return what a claim reads of a request specification, of any project."""
     # likewise
     from compute_agent.request.spec_reader import read_spec
 

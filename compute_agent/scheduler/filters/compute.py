@@ -24,14 +24,14 @@ class ComputeFilter(HostFilter):
 
     def filter_all(self, hosts: Sequence[HostState], _spec: RequestSpec) -> Hosts:
         """Return the hosts that are enabled and alive."""
-        found = Hosts.of(hosts)
+        all_hosts = Hosts.of(hosts)
         passes = [
             is_alive and not is_disabled and (not said or said.enabled)
             for (said, is_alive), is_disabled in zip(
-                found.announcements, found.having(COMPUTE_STATUS_DISABLED), strict=True
+                all_hosts.announcements, all_hosts.having(COMPUTE_STATUS_DISABLED), strict=True
             )
         ]
-        return found if all(passes) else found.where(passes)
+        return all_hosts if all(passes) else all_hosts.where(passes)
 
     def reason(self, host: HostState, _spec: RequestSpec) -> str:
         """Return why the host cannot be used now."""

@@ -88,7 +88,7 @@ class Exchange:
     ) -> None:
         owner = next(iter(holdings.values())).record
         mappings = {move["consumer"]: move["mappings"] for move in self.moves}
-        wanted = {
+        wanted_holdings = {
             guest: WantedHolding(
                 holding,
                 amounts[guest],
@@ -97,11 +97,11 @@ class Exchange:
             )
             for guest, holding in holdings.items()
         }
-        kept = self.client.holding(self.keeper)
-        if left or kept.allocations:
+        keeper = self.client.holding(self.keeper)
+        if left or keeper.allocations:
             project, user = (str(owner.get(name, "")) for name in ("project_id", "user_id"))
-            wanted[self.keeper] = WantedHolding(kept, left, MIGRATION, project, user)
-        refusal = self.client.exchange(wanted)
+            wanted_holdings[self.keeper] = WantedHolding(keeper, left, MIGRATION, project, user)
+        refusal = self.client.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(
                 f"Exchanging the places of {', '.join(holdings)} was refused: placement answered: "
