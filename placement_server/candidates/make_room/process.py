@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -182,5 +183,7 @@ def main(descriptor: int) -> None:
             effort = _ChildEffort(connection)
             reply = answer(store, follower, task.question, task.seconds, memory or None, effort)
         except Exception as error:  # noqa: BLE001 - raised in the worker
+            # for its log; a traceback does not go through a connection
+            error.add_note(traceback.format_exc())
             reply = _Failure(type(error), error.args, vars(error))
         connection.send(reply)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import traceback
 from pathlib import Path
 
 import psutil
@@ -31,6 +33,13 @@ def require_refusal(processes: RoomProcesses) -> None:
     assert refused.value.pointer == "/empty/0"
 
 
+def require_where_it_failed(processes: RoomProcesses) -> None:
+    with pytest.raises(AttributeError) as failed:
+        processes.answer(Question(None, None))  # type: ignore[arg-type]
+    assert "make_room/answer.py" in "".join(traceback.format_exception(failed.value))
+    assert "Traceback" not in str(failed.value)
+
+
 def test_a_process_is_kept_and_begun_again_and_ends_with_its_worker(tmp_path: Path) -> None:
     before = children()
     store = Store.open(f"sqlite:///{tmp_path}/db", options=StoreOptions(sync_on_startup=True))
@@ -39,6 +48,7 @@ def test_a_process_is_kept_and_begun_again_and_ends_with_its_worker(tmp_path: Pa
     assert processes.answer(QUESTION) == NOTHING
     [first] = children() - before
     require_refusal(processes)
+    require_where_it_failed(processes)
     assert processes.answer(QUESTION) == NOTHING
     assert children() - before == {first}
     first.kill()
@@ -46,5 +56,7 @@ def test_a_process_is_kept_and_begun_again_and_ends_with_its_worker(tmp_path: Pa
     assert processes.answer(QUESTION) == NOTHING
     [second] = children() - before
     del processes
+    # the tracebacks above refer to it
+    gc.collect()
     assert psutil.wait_procs([second], timeout=60)[1] == []
     store.close()
