@@ -1,4 +1,4 @@
-"""Options of groups placement, nova, neutron and glance: access to services of OpenStack."""
+"""Options of groups placement, nova and neutron: access to services of OpenStack."""
 
 from __future__ import annotations
 

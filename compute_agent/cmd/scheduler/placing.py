@@ -12,6 +12,7 @@ from compute_agent.cmd.scheduler import request_options
 from compute_agent.cmd.scheduler.configured import assemble, claim_document, read_json
 from compute_agent.cmd.scheduler.views import print_claim, print_explanation
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.printable import first_of
 from compute_agent.request import spec_reader
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
@@ -69,9 +70,8 @@ def explain(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(json.dumps(explanation.as_dict(), indent=2))
     elif hosts:
-        names = [host.name for host in hosts[:_SHOWN_HOSTS]]
-        more = f" and {len(hosts) - len(names)} more" if len(hosts) > len(names) else ""
-        print(f"It fits on {', '.join(names)}{more}. Nothing was claimed.")
+        names = [host.name for host in hosts]
+        print(f"It fits on {first_of(names, _SHOWN_HOSTS)}. Nothing was claimed.")
         for line in (f"On {names[0]}:", *explanation.plan) if explanation.plan else ():
             print(line)
         print_explanation(causes)

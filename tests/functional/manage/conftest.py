@@ -363,7 +363,7 @@ def on_bus(offline: Operator, tmp_path: Path) -> Iterator[Callable[[Agent], None
 
 @pytest.fixture
 def cloud(offline: Operator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    """Nova, Neutron and Glance as the operator's configuration names them."""
+    """Nova and Neutron as the operator's configuration names them."""
     monkeypatch.setattr("compute_agent.openstack.service.TRIES", 1)
     with running_cloud() as found:
         offline.configure(**found.options())
