@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, overload
 
 from compute_agent.fitting.plan import Cost
 from compute_agent.request.guest_numa import is_special
+from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.placement.candidates import (
@@ -108,6 +109,11 @@ class HostState(NamedTuple):
         return frozenset(
             aggregate.metadata[key] for aggregate in self.aggregates if key in aggregate.metadata
         )
+
+    def member_count(self, group: InstanceGroup, spec: RequestSpec) -> int:
+        """Return how many members of a group it has, as far as is known before it is claimed."""
+        members = len(self.instances & group.members) + self.claimed_here
+        return max(members, 1) if spec.names_group_host(self.name) else members
 
     def using(self, candidate: Candidate, *, claimed_count: int = 0) -> HostState:
         """Return this host with a candidate's amounts used, and the candidates that still fit."""

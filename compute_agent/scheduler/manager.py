@@ -6,7 +6,7 @@ import json
 import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -59,16 +59,7 @@ class Selection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types, under the names of the fields."""
-        return {
-            "compute_node_uuid": self.compute_node_uuid,
-            "service_host": self.service_host,
-            "nodename": self.nodename,
-            "cell_uuid": self.cell_uuid,
-            "limits": self.limits,
-            "allocation_request": self.allocation_request,
-            "allocation_request_version": self.allocation_request_version,
-            "availability_zone": self.availability_zone,
-        }
+        return asdict(self)
 
 
 def selection_of(host: HostState, candidate: Candidate, microversion: Microversion) -> Selection:

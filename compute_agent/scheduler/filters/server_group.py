@@ -26,13 +26,13 @@ class ServerGroupAntiAffinityFilter(HostFilter):
         if group is None or (spec.instance and spec.instance in host.instances):
             # an instance that moves is no further member where it is
             return True
-        return _members(host, group, spec) < _most(group)
+        return host.member_count(group, spec) < _most(group)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return how many members the host has."""
         group = spec.instance_group
         return (
-            f"has {_members(host, group, spec)} of at most {_most(group)} members of the group"
+            f"has {host.member_count(group, spec)} of at most {_most(group)} members of the group"
             if group is not None
             else ""
         )
@@ -67,9 +67,3 @@ def anti_affinity(spec: RequestSpec) -> tuple[frozenset[str], int]:
 
 def _most(group: InstanceGroup) -> int:
     return group.rules.get("max_server_per_host", 1)
-
-
-def _members(host: HostState, group: InstanceGroup, spec: RequestSpec) -> int:
-    """Return how many members the host has, as far as that is known before it is claimed."""
-    members = len(host.instances & group.members) + host.claimed_here
-    return max(members, 1) if spec.names_group_host(host.name) else members

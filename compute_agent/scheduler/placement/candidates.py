@@ -77,6 +77,16 @@ class Candidate(NamedTuple):
         """Return how much of a class it takes from a provider."""
         return self.allocations.get(provider, {}).get(resource_class, 0)
 
+    @property
+    def guest_cells(self) -> list[str]:
+        """The cells of the guest's NUMA nodes, one for each node."""
+        return [
+            uuid
+            for suffix, uuids in self.mappings.items()
+            if GUEST_CELL_SUFFIX.fullmatch(suffix)
+            for uuid in uuids
+        ]
+
     def as_request(self) -> dict[str, Any]:
         """Return the allocation request as the API writes it."""
         return {
@@ -324,7 +334,7 @@ def is_near(
 
     On a flat host only its agent knows which device is near: all are.
     """
-    cells = _cells(candidate)
+    cells = frozenset(candidate.guest_cells)
     if not cells:
         return True
     for suffix, policy in policy_of.items():
@@ -336,12 +346,3 @@ def is_near(
             if (of_a_cell or policy == "required") and cells.isdisjoint(line):
                 return False
     return True
-
-
-def _cells(candidate: Candidate) -> frozenset[str]:
-    return frozenset(
-        uuid
-        for suffix, uuids in candidate.mappings.items()
-        if GUEST_CELL_SUFFIX.fullmatch(suffix)
-        for uuid in uuids
-    )

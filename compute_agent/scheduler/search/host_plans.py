@@ -20,12 +20,8 @@ from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
-from compute_agent.request.candidate_request import (
-    GUEST_CELL_SUFFIX,
-    UNSUFFIXED,
-    CandidateRequest,
-)
-from compute_agent.request.guest_numa import GuestNuma, is_device
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
+from compute_agent.request.guest_numa import GuestNuma
 from compute_agent.scheduler.host_state import HostState, fits
 from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.placement.candidates import (
@@ -37,9 +33,7 @@ from compute_agent.scheduler.search.candidate_tree import CandidateTree
 from compute_agent.scheduler.search.layout_queries import (
     HOST_GROUP,
     TRAIT_GROUP,
-    LayoutQuery,
     nested_request,
-    shapes,
 )
 
 LOG = logging.getLogger(__name__)
@@ -60,21 +54,6 @@ class HostPlans:
     guest: Guest
     announced: Callable[[str], Host | None]
     options: PlanOptions = DEFAULT_OPTIONS
-
-    def queries(self) -> tuple[LayoutQuery, ...]:
-        """Return the shapes in which the request is asked at once.
-
-        :raises InvalidRequest: the request is wrong in itself.
-        """
-        return shapes(self.request, self.numa, self.policy_of)
-
-    def have_choice(self, answer: AllocationCandidates) -> bool:
-        """Whether something of the request may be put elsewhere on the hosts of an answer."""
-        has_devices = any(
-            suffix and any(map(is_device, group.resources))
-            for suffix, group in self.request.groups.items()
-        )
-        return has_devices or answer.has_shape("nested")
 
     @property
     def required(self) -> dict[str, str]:
@@ -148,7 +127,7 @@ class HostPlans:
         base = host.candidates[0] if host.candidates else None
         if base is None or base.shape == "split":
             return None
-        is_nested = any(GUEST_CELL_SUFFIX.fullmatch(suffix) for suffix in base.mappings)
+        is_nested = bool(base.guest_cells)
         request = nested_request(self.request, self.numa) if is_nested else self.request
         announced = self.announced(host.uuid)
         tree = CandidateTree(host.providers, base, request, self.policy_of, announced)

@@ -12,7 +12,13 @@ from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import guest_numa, planned_guest, policies
+from compute_agent.request.guest_numa import (
+    GuestNuma,
+    guest_numa,
+    is_device,
+    planned_guest,
+    policies,
+)
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
@@ -30,15 +36,31 @@ from compute_agent.scheduler.search.layout_queries import LayoutQuery
 class CandidateQueries:
     """The queries of one search, and what became of them.
 
-    :param plans: of what is asked for, on whichever host.
+    :param request: as placement understands it.
+    :param policy_of: how near the device of a group must be, by its suffix.
     """
 
-    def __init__(self, placement: PlacementClient, plans: HostPlans) -> None:
+    def __init__(
+        self,
+        placement: PlacementClient,
+        request: CandidateRequest,
+        numa: GuestNuma,
+        policy_of: Mapping[str, str],
+    ) -> None:
         self._placement = placement
-        self.plans = plans
+        self.request = request
+        self.numa = numa
+        self.policy_of = policy_of
         self.causes: list[QueryCause] = []
         self.notes: list[str] = []
         self.microversion: Microversion = (0, 0)
+
+    def shapes(self) -> tuple[LayoutQuery, ...]:
+        """Return the shapes in which the request is asked at once.
+
+        :raises InvalidRequest: the request is wrong in itself.
+        """
+        return layout_queries.shapes(self.request, self.numa, self.policy_of)
 
     def ask(self, shape: LayoutQuery) -> AllocationCandidates:
         request = shape.request
@@ -105,12 +127,12 @@ class Inquiry:
     ) -> tuple[AllocationCandidates, CandidateQueries]:
         if not (request.gains_by_extensions and self.placement.understands_extensions()):
             request = request.plain()
-        plans = self._plans(spec, request)
-        queries = CandidateQueries(self.placement, plans)
-        found_answers = self._ask_layouts(queries, plans.queries())
+        queries = self._queries(spec, request)
+        found_answers = self._ask_layouts(queries, queries.shapes())
         if not any(found_answers):
-            probe = layout_queries.split_shape(request, plans.numa)
+            probe = layout_queries.split_shape(request, queries.numa)
             if probe is not None:
+                plans = self._plans(spec, queries)
                 found_answers.append(plans.over_cells(queries.ask(probe), probe.request))
         return host_state.merge(found_answers), queries
 
@@ -128,9 +150,9 @@ class Inquiry:
 
     def requests(self, spec: RequestSpec, request: CandidateRequest) -> list[CandidateRequest]:
         """Return a request in each of the shapes in which it is asked."""
-        return [query.request for query in self._plans(spec, request).queries()]
+        return [shape.request for shape in self._queries(spec, request).shapes()]
 
-    def _plans(self, spec: RequestSpec, request: CandidateRequest) -> HostPlans:
+    def _queries(self, spec: RequestSpec, request: CandidateRequest) -> CandidateQueries:
         page_size_traits: Collection[str] = ()
         if spec.page_size == "large":
             page_size_traits = self.placement.traits_beginning(PAGE_SIZE_PREFIX)
@@ -143,11 +165,29 @@ class Inquiry:
             page_size_traits,
         )
         classes = {suffix: group.resources for suffix, group in request.groups.items()}
+        policy_of = policies(spec, self.pci_aliases, classes)
+        return CandidateQueries(self.placement, request, numa, policy_of)
+
+    def plans(
+        self, spec: RequestSpec, queries: CandidateQueries, answer: AllocationCandidates
+    ) -> HostPlans | None:
+        """Return the planner of what a guest gets on a host; None where there is no choice.
+
+        :param queries: that were asked for the request.
+        """
+        has_devices = any(
+            suffix and any(map(is_device, group.resources))
+            for suffix, group in queries.request.groups.items()
+        )
+        has_choice = has_devices or answer.has_shape("nested")
+        return self._plans(spec, queries) if has_choice else None
+
+    def _plans(self, spec: RequestSpec, queries: CandidateQueries) -> HostPlans:
         return HostPlans(
-            request,
-            numa,
-            policies(spec, self.pci_aliases, classes),
-            planned_guest(spec, numa),
+            queries.request,
+            queries.numa,
+            queries.policy_of,
+            planned_guest(spec, queries.numa),
             self.announced,
             self.plan_options,
         )

@@ -69,12 +69,7 @@ class LayoutQuery:
 
 
 def _is_on_cells_of_its_own(candidate: Candidate) -> bool:
-    cells = [
-        uuid
-        for suffix, uuids in candidate.mappings.items()
-        if GUEST_CELL_SUFFIX.fullmatch(suffix)
-        for uuid in uuids
-    ]
+    cells = candidate.guest_cells
     return len(cells) == len(set(cells))
 
 

@@ -150,7 +150,7 @@ class HostSearch:
             answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
             queries.microversion = more_queries.microversion
-        plans = queries.plans if queries.plans.have_choice(answer) else None
+        plans = self._inquiry.plans(spec, queries, answer)
         version = queries.microversion
         self._observer.on_search(len(answer))
         admitted_hosts, exclusions = self._admit(spec, request, answer, plans)

@@ -231,10 +231,7 @@ class LeavesWholeWeigher(HostWeigher):
 
 def _members(host: HostState, spec: RequestSpec) -> int:
     group = spec.instance_group
-    if group is None:
-        return 0
-    member_count = len(host.instances & group.members) + host.claimed_here
-    return max(member_count, int(spec.names_group_host(host.name)))
+    return 0 if group is None else host.member_count(group, spec)
 
 
 def _has_parts(host: HostState) -> bool:
