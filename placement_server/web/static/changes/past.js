@@ -51,7 +51,7 @@ function textOf({ what, name, before, after }) {
   return `${name}${what === "used" ? "" : ` ${what}`} ${before} → ${after}`;
 }
 
-/** Return the provider of a change, unless it is the host itself. */
-function placeOf({ provider_uuid: uuid, provider_name: name }, write) {
-  return uuid === write.root_provider_uuid ? "" : ` of ${name ?? uuid}`;
+/** Return the provider of a change, unless it is the host itself, or what changed. */
+function placeOf({ what, provider_uuid: uuid, provider_name: name }, write) {
+  return what === "provider" || uuid === write.root_provider_uuid ? "" : ` of ${name ?? uuid}`;
 }
