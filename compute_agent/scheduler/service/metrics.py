@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from compute_agent import __version__
@@ -67,69 +68,35 @@ class CountedCalls(Calls):
         from prometheus_client import Gauge, Histogram
 
         super().__init__()
-        self._requests = CounterMetric(
-            f"{PREFIX}_requests",
-            "Calls on the message bus, by method and result.",
-            ["method", "result"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            f"{PREFIX}_request_duration_seconds",
+        counter = partial(CounterMetric, namespace=PREFIX, registry=registry)
+        gauge = partial(Gauge, namespace=PREFIX, registry=registry)
+        histogram = partial(Histogram, namespace=PREFIX, registry=registry)
+        text = "Calls on the message bus, by method and result."
+        self._requests = counter("requests", text, ["method", "result"])
+        self._seconds = histogram(
+            "request_duration_seconds",
             "Seconds from the arrival of a call to its end.",
             ["method"],
             buckets=SECONDS_BUCKETS,
-            registry=registry,
         )
-        self._in_progress = Gauge(
-            f"{PREFIX}_requests_in_progress",
-            "Calls in progress.",
-            registry=registry,
-            multiprocess_mode="livesum",
+        self._in_progress = gauge(
+            "requests_in_progress", "Calls in progress.", multiprocess_mode="livesum"
         )
-        self._candidates = Histogram(
-            f"{PREFIX}_candidates",
-            "Candidates that placement returned to a search.",
-            buckets=CANDIDATE_BUCKETS,
-            registry=registry,
-        )
-        self._rejected_hosts = CounterMetric(
-            f"{PREFIX}_filter_rejected_hosts",
-            "Hosts that a filter rejected, by filter.",
-            ["filter"],
-            registry=registry,
-        )
-        self._claims = CounterMetric(
-            f"{PREFIX}_claims", "Claims, by outcome.", ["outcome"], registry=registry
-        )
-        self._retries = CounterMetric(
-            f"{PREFIX}_claim_retries",
-            "Claims that were tried again after a claim for the same instance was lost.",
-            registry=registry,
-        )
-        self._moves = CounterMetric(
-            f"{PREFIX}_moves",
-            "Moves, by kind and the state that they reached.",
-            ["kind", "state"],
-            registry=registry,
-        )
-        self._oldest = Gauge(
-            f"{PREFIX}_oldest_announcement_age_seconds",
-            "Age in seconds of the oldest announcement of a host in placement; 0 without any.",
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self._placement_up = Gauge(
-            f"{PREFIX}_placement_up",
-            "1 if placement answers, else 0.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
-        self._bus_up = Gauge(
-            f"{PREFIX}_bus_up",
-            "1 if the message bus takes messages, else 0.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
+        text = "Candidates that placement returned to a search."
+        self._candidates = histogram("candidates", text, buckets=CANDIDATE_BUCKETS)
+        text = "Hosts that a filter rejected, by filter."
+        self._rejected_hosts = counter("filter_rejected_hosts", text, ["filter"])
+        self._claims = counter("claims", "Claims, by outcome.", ["outcome"])
+        text = "Claims that were tried again after a claim for the same instance was lost."
+        self._retries = counter("claim_retries", text)
+        text = "Moves, by kind and the state that they reached."
+        self._moves = counter("moves", text, ["kind", "state"])
+        text = "Age in seconds of the oldest announcement of a host in placement; 0 without any."
+        self._oldest = gauge("oldest_announcement_age_seconds", text, multiprocess_mode="livemax")
+        text = "1 if placement answers, else 0."
+        self._placement_up = gauge("placement_up", text, multiprocess_mode="livemin")
+        text = "1 if the message bus takes messages, else 0."
+        self._bus_up = gauge("bus_up", text, multiprocess_mode="livemin")
 
     @contextmanager
     def answering(self, method: str) -> Iterator[None]:
