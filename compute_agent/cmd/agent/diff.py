@@ -17,7 +17,6 @@ from compute_agent.report.client import ReportClient
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
-    from compute_agent.report.client import ReportClient
 
 
 def diff(namespace: argparse.Namespace) -> int:
