@@ -240,7 +240,9 @@ class LibvirtDriver(TopologyDriver):
         online = self.once_per_pass(
             "online CPUs", lambda: self._ask_for_guests(lambda: guests.online_cpus(self.connection))
         )
-        return holdings(guest, self.options.cpu_sets, online, self._namespaces(guest))
+        last = self._last_reading
+        cells = () if last is None else tuple(cell.cpus for cell in last.capabilities.cells)
+        return holdings(guest, self.options.cpu_sets, online, self._namespaces(guest), cells)
 
     def _namespaces(self, guest: Guest) -> Mapping[str, str]:
         """Return namespaces of persistent memory by device, for a guest that holds some."""

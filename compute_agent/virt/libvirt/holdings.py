@@ -8,7 +8,7 @@ floats nowhere, though: the CPUs that it may run on are chosen when it starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from compute_agent.discovery.libvirt.facts import Guest
@@ -25,23 +25,28 @@ def holdings(
     sets: CpuSets = NO_SETS,
     online: Collection[int] = (),
     namespaces: Mapping[str, str] | None = None,
+    cells: Iterable[Collection[int]] = (),
 ) -> InstanceDevices:
     """Return what the guest holds exclusively, and where it floats.
 
     A vCPU has a CPU of its own if it is pinned to that one alone and no other vCPU of the guest is:
     so a guest that Nova pins is described, the dedicated part of one with mixed CPUs, and one that
-    a script pinned. A range of CPUs, one CPU for all vCPUs, or a CPU of the shared set, which may
-    have no other on a cell, is a place to float on.
+    a script pinned. A range of CPUs, one CPU for all vCPUs, or the only CPU of a cell in the
+    shared set, is a place to float on.
 
     :param sets: a dedicated CPU on which a guest with CPUs of its own runs its emulator threads is
         its own as well, if none of its vCPUs has it.
     :param online: CPUs for a guest that may run anywhere; empty = unknown.
     :param namespaces: of persistent memory by the path of their device. Memory in a file is the
         disk's.
+    :param cells: the CPUs of each NUMA cell of the host, as far as they are known.
     """
     alone = Counter(cpu for _vcpu, cpu in guest.vcpu_pins)
-    shared_cpus = sets.shared_cpus or frozenset()
-    own = {vcpu: cpu for vcpu, cpu in guest.vcpu_pins if alone[cpu] == 1 and cpu not in shared_cpus}
+    shared_by_cell = [(sets.shared_cpus or frozenset()).intersection(cpus) for cpus in cells]
+    only_shared = {
+        cpu for shared_cpus in shared_by_cell if len(shared_cpus) == 1 for cpu in shared_cpus
+    }
+    own = {vcpu: cpu for vcpu, cpu in guest.vcpu_pins if alone[cpu] == 1 and cpu not in only_shared}
     pinned_cpus: set[int] = set(own.values())
     if pinned_cpus:
         pinned_cpus.update((sets.dedicated_cpus or frozenset()).intersection(guest.emulator_cpus))

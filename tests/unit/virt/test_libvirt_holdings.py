@@ -70,10 +70,13 @@ def test_a_cpu_is_a_guests_own_if_one_vcpu_has_it_alone(
     assert (held.pinned_cpus, held.floating_cpus) == (pinned, floating)
 
 
-def test_a_guest_floats_on_a_shared_cpu_though_there_is_no_other_on_its_cell() -> None:
+def test_a_guest_floats_on_a_shared_cpu_if_there_is_no_other_on_its_cell() -> None:
     sets = CpuSets(shared_cpus=frozenset({0, 2}), dedicated_cpus=frozenset({4, 5}))
-    held = holdings(guest({0: (0,), 1: (4,), 2: (2,), 3: (5,)}), sets)
+    seen = guest({0: (0,), 1: (4,), 2: (2,), 3: (5,)})
+    held = holdings(seen, sets, cells=((0, 4), (2, 5)))
     assert (held.pinned_cpus, held.floating_cpus) == ((4, 5), (0, 2))
+    one_cell = holdings(seen, sets, cells=((0, 2, 4, 5),))
+    assert (one_cell.pinned_cpus, one_cell.floating_cpus) == ((0, 2, 4, 5), ())
 
 
 def test_emulator_threads_on_a_dedicated_cpu_have_it_if_the_guest_is_pinned() -> None:
