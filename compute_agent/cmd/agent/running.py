@@ -16,7 +16,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Final
 
-from compute_agent import errors
+from compute_agent import __version__, errors
 from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd import program
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 STATUS_TIMEOUT: Final = 10.0
 REPORT_TIMEOUT: Final = 330.0
 ORDER_TIMEOUT: Final = 60.0
+
+
+class OtherVersion(errors.ComputeAgentError):
+    """The agent that runs was not restarted since its package was upgraded."""
 
 
 def ask_agent(
@@ -163,10 +167,24 @@ def _request_of(path: str) -> Any:
 
 
 def print_status(document: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the status document."""
+    """Print the status document.
+
+    :raises OtherVersion: an agent of another version wrote it, with other keys.
+    """
     if as_json:
         print(json.dumps(document, indent=2))
         return
+    try:
+        _print_status(document)
+    except KeyError as error:
+        raise OtherVersion(
+            f"The agent that runs is of version {document.get('version')}, and its status has no "
+            f"{error}, which this command of version {__version__} shows. Restart the agent, or "
+            "add --json to see all that it says."
+        ) from error
+
+
+def _print_status(document: Mapping[str, Any]) -> None:
     placement = document["placement"]
     reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
     print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")

@@ -11,7 +11,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.own_report import OwnReport
-from compute_agent.cmd.agent.running import print_status
+from compute_agent.cmd.agent.running import OtherVersion, print_status
 from compute_agent.fitting import guest as wanted
 from compute_agent.fitting.announced import host_of
 from compute_agent.fitting.plan import Refusal
@@ -175,3 +175,11 @@ def test_status_and_report_show_which_guest_has_which_cores(flat, capsys):
         [[[0, one[:8]], [1, two[:8]]]],
         [[[16, one[:8]], [17, None]]],
     ]
+
+
+def test_the_status_of_an_agent_of_another_version_says_to_restart_it(flat):
+    document = json.loads(json.dumps(flat.commands.status()))
+    del document["state"]
+    print_status(document, as_json=True)
+    with pytest.raises(OtherVersion, match=r"no 'state', .* Restart the agent"):
+        print_status(document, as_json=False)
