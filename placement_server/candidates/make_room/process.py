@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -88,13 +89,13 @@ class RoomProcesses:
             self._places.release()
 
     def _ask(self, task: _Task) -> Body:
-        while self._idle_connections:
+        while True:
             try:
-                return self._ask_through(self._idle_connections.pop(), task)
-            except SearchProcessEnded:
-                # as it was idle for long
-                continue
-        return self._ask_through(_begun_process(), task)
+                connection = self._idle_connections.pop()
+            except IndexError:
+                return self._ask_through(_begun_process(), task)
+            with suppress(SearchProcessEnded):  # as it was idle for long
+                return self._ask_through(connection, task)
 
     def _ask_through(self, connection: Connection, task: _Task) -> Body:
         try:
@@ -186,4 +187,8 @@ def main(descriptor: int) -> None:
             # for its log; a traceback does not go through a connection
             error.add_note(traceback.format_exc())
             reply = _Failure(type(error), error.args, vars(error))
-        connection.send(reply)
+        try:
+            connection.send(reply)
+        except OSError:
+            # the worker has gone, or waits no longer
+            return
