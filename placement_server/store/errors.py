@@ -318,7 +318,7 @@ class SchemaRevisionUnknown(StoreError):
         super().__init__(
             f"The schema (now at revision {revision}) cannot be migrated: {reason}. Where a newer "
             "version of placement-server made it, install that one; where a commit before the "
-            "first release did, as of `compute-agent dev`, delete it and begin anew. A database of "
+            "first release did, as of `compute-agent dev`, delete it for a new one. A database of "
             "OpenStack Placement must be at its newest revision, a082b8bb98d0, first: run its own "
             "'placement-manage db sync' there."
         )

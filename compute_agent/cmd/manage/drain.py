@@ -143,6 +143,7 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) ->
 class DrainedHost:
     """A host that is drained.
 
+    :ivar namespace: what the command was given.
     :ivar host: as it was before.
     :ivar by: by what it is disabled.
     :ivar was_disabled: by an operator, before this command.

@@ -186,7 +186,6 @@ class SchedulerLife:
 
     def _placement_now(self) -> str:
         try:
-            # asks only after placement could not be reached
             self._service.parts.client.connect()
         except PlacementUnavailable:
             return PLACEMENT_AWAY
