@@ -58,7 +58,7 @@ from placement_server.negotiation.microversion import Microversion
 from placement_server.policies.enforcer import Caller
 from placement_server.store import errors as store_errors
 from placement_server.store.agent_reports import OUTAGE_LOG_SECONDS
-from placement_server.store.transactions.past_changes import AUTHOR, USER_LENGTH, Author
+from placement_server.store.past_changes import AUTHOR, USER_LENGTH, Author
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse

@@ -32,7 +32,7 @@ from placement_server.store.allocations.room import on_providers
 from placement_server.store.providers.capacity import single_precision
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 # From about here on the store is faster without a list of ids.
 FEW_PROVIDERS = 100

@@ -11,7 +11,7 @@ from placement_server.store.allocations.allocation_rows import Holder
 from placement_server.store.providers import tree_rows
 from placement_server.store.providers.tree import Tree, extend_tag
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 
 class TreeReading(NamedTuple):

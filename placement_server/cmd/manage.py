@@ -30,10 +30,10 @@ from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.failures import reason_of
 from placement_server.store.connection.options import connection_url, store_options
 from placement_server.store.data_migrations import Batch, Migration
+from placement_server.store.engine import Engines, create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
-from placement_server.store.transactions.engine import Engines, create_engines
 
 LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from placement_server.store.providers import traits
 from placement_server.store.schema.names import CUSTOM_PREFIX
 from placement_server.store.store import Store
 from placement_server.store.tables import metadata
-from placement_server.store.transactions.transaction import ReadTransaction, translate_failures
+from placement_server.store.transaction import ReadTransaction, translate_failures
 
 _NAMES: Final = {
     "projects": "projects",

@@ -31,12 +31,7 @@ from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__
-from placement_server.conf import (
-    InvalidConfiguration,
-    parse,
-    register_opts,
-    warn_of_useless,
-)
+from placement_server.conf import InvalidConfiguration, parse, register_opts, warn_of_useless
 from placement_server.http_server import allocator
 from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.server import HttpServer
@@ -44,9 +39,9 @@ from placement_server.http_server.turns import Turns
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_file
 from placement_server.store.connection.url import shown_url
+from placement_server.store.engine import is_in_memory
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
-from placement_server.store.transactions.engine import is_in_memory
 
 LOG = log.getLogger(__name__)
 

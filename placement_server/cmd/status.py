@@ -34,10 +34,10 @@ from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.data_directory import data_directory
 from placement_server.store.connection.failures import FULL, code_of, reason_of
 from placement_server.store.connection.options import connection_url, store_options
+from placement_server.store.engine import create_engines
 from placement_server.store.errors import SchemaOutOfDate, StoreError, StoreUnavailable
 from placement_server.store.schema import revision
-from placement_server.store.transactions.engine import create_engines
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 PROGRAM: Final = "placement-status"
 DESCRIPTION: Final = "Checks whether the database and the configuration suit this version."

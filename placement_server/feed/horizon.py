@@ -23,7 +23,7 @@ from placement_server.store.changes import changes, snapshot
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from placement_server.store.changes.changes import FeedRecord
 from placement_server.store.changes.cursor import Position
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 
 class ChangesPruned(Exception):

@@ -23,7 +23,7 @@ from placement_server.store.changes import changes
 from placement_server.store.changes.changes import FeedRecord
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
+from placement_server.store.transaction import NAMES, STRUCTURE, USAGE
 
 LOG = logging.getLogger(__name__)
 

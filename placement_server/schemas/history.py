@@ -14,7 +14,7 @@ from placement_server.schemas.validation import (
     exact_object,
     query_of,
 )
-from placement_server.store.transactions import past_changes
+from placement_server.store import past_changes
 
 _ID: Final = {"type": "string", "pattern": "^[0-9]{1,18}$"}
 _VALUE: Final = {"type": ["integer", "string", "null"]}

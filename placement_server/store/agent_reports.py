@@ -23,7 +23,7 @@ from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from placement_server.store.tables import agent_reports, resource_providers
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
 LOG = logging.getLogger(__name__)
 

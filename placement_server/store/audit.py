@@ -26,12 +26,7 @@ from placement_server.store.tables import (
     resource_provider_aggregates,
     resource_providers,
 )
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    USAGE,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
 
 _A: Final = allocations.c
 _I: Final = inventories.c

@@ -10,11 +10,7 @@ from sqlalchemy import bindparam, func, select
 
 from placement_server.store.allocations.consumers import ensure_owners
 from placement_server.store.tables import allocations, consumers, resource_providers
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
 
 _P: Final = resource_providers.c
 

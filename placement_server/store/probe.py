@@ -14,8 +14,8 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server.store import tables
+from placement_server.store.engine import create_engines, is_in_memory
 from placement_server.store.store import Store
-from placement_server.store.transactions.engine import create_engines, is_in_memory
 
 LOG = logging.getLogger(__name__)
 

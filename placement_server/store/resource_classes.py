@@ -16,7 +16,7 @@ from placement_server.store.errors import (
 from placement_server.store.records import NameRow, ResourceClassRow
 from placement_server.store.schema.names import FIRST_CUSTOM_CLASS_ID, is_standard
 from placement_server.store.tables import allocations, inventories, resource_classes
-from placement_server.store.transactions.transaction import (
+from placement_server.store.transaction import (
     AnyRow,
     LostRace,
     ReadTransaction,

@@ -13,15 +13,15 @@ from sqlalchemy import Connection, Engine, RootTransaction, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
+from placement_server.store import outcome
 from placement_server.store.changes import changes
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.options import StoreOptions, connection_url, store_options
+from placement_server.store.engine import Engines, KeptConnection, create_engines
 from placement_server.store.errors import StoreError, StoreUnavailable
+from placement_server.store.known_owners import KnownOwners
 from placement_server.store.schema import names, revision
-from placement_server.store.transactions import outcome
-from placement_server.store.transactions.engine import Engines, KeptConnection, create_engines
-from placement_server.store.transactions.known_owners import KnownOwners
-from placement_server.store.transactions.transaction import (
+from placement_server.store.transaction import (
     ReadTransaction,
     WriteTransaction,
     is_disconnect,

@@ -4,7 +4,7 @@ They are made on first use. A row that is out of use is marked: its `updated_at`
 its creation, becomes the time. A later run deletes it, if the mark is a day old and the row is
 still out of use. A writer that looks up a marked row removes the mark in its transaction
 (`unmark`), and no worker remembers an id for as long as a day
-(`placement_server.store.transactions.known_owners`). So no id that is about to be used is
+(`placement_server.store.known_owners`). So no id that is about to be used is
 deleted, while servers run.
 """
 
@@ -25,11 +25,7 @@ from placement_server.store.tables import (
     resource_provider_aggregates,
     users,
 )
-from placement_server.store.transactions.transaction import (
-    LostRace,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import LostRace, ReadTransaction, WriteTransaction
 
 MARKED_FOR: Final = timedelta(days=1)
 

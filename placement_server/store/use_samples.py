@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from placement_server.store.providers.inventory_sums import InventorySum
 from placement_server.store.tables import use_samples
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
 Sample = tuple[int, Mapping[str, tuple[int, int]]]
 """A minute since 1970, and used amount and capacity by resource class."""

@@ -13,7 +13,7 @@ from placement_server.limits import FILTERS, too_many
 from placement_server.policies import operations
 from placement_server.schemas import changes as schemas
 from placement_server.store.changes.changes import FeedRecord
-from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
+from placement_server.store.transaction import NAMES, STRUCTURE, USAGE
 
 _KINDS: Final = {"structure": STRUCTURE, "usage": USAGE, "names": NAMES}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}

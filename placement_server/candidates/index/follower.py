@@ -40,7 +40,7 @@ from placement_server.store.changes.lineage import Mark, Totals
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import (
+from placement_server.store.transaction import (
     NAMES,
     NO_ROOT,
     STRUCTURE,

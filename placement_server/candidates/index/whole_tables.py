@@ -20,7 +20,7 @@ from placement_server.candidates.index.set_table import SetTable, occurring
 from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ProviderRow
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 
 @dataclass(frozen=True, slots=True)

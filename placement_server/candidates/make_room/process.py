@@ -27,8 +27,8 @@ from placement_server.candidates.limits.memory import SearchMemory
 from placement_server.candidates.make_room.answer import Body, answer
 from placement_server.candidates.make_room.question import Question
 from placement_server.store.connection.options import StoreOptions
+from placement_server.store.engine import is_in_memory
 from placement_server.store.store import Store
-from placement_server.store.transactions.engine import is_in_memory
 
 # Without a question for this long a process ends.
 _IDLE_SECONDS: Final = 60.0

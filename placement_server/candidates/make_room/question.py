@@ -19,7 +19,7 @@ from placement_server.candidates.make_room.plan import Bounds, Plan
 from placement_server.candidates.make_room.planner import Planner
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.store.allocations import holdings
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 DISABLED: Final = "COMPUTE_STATUS_DISABLED"
 # What an allocation and a consumer take, in arrays and in the dict of consumers.

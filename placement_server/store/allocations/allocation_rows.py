@@ -20,7 +20,7 @@ from placement_server.store.tables import (
     resource_providers,
     users,
 )
-from placement_server.store.transactions.transaction import AnyRow, ReadTransaction, aware
+from placement_server.store.transaction import AnyRow, ReadTransaction, aware
 
 _A: Final = allocations.c
 

@@ -37,15 +37,11 @@ from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import Batches, Insertion, Rise, chunks
 from placement_server.store.errors import NoAllocations, ProviderNotFound, joined_names
+from placement_server.store.past_changes import PastChanges
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.schema.names import class_ids
-from placement_server.store.transactions.past_changes import PastChanges
-from placement_server.store.transactions.transaction import (
-    LostRace,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import LostRace, ReadTransaction, WriteTransaction
 
 _CONSUMER, _ALLOCATION, _PROVIDER = range(3)
 

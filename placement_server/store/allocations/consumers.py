@@ -24,10 +24,10 @@ from placement_server.store import unused
 from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import Insertion, chunks
 from placement_server.store.errors import ConsumerGenerationConflict
+from placement_server.store.known_owners import OwnerIds
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
 from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
-from placement_server.store.transactions.known_owners import OwnerIds
-from placement_server.store.transactions.transaction import AnyResult, LostRace, WriteTransaction
+from placement_server.store.transaction import AnyResult, LostRace, WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
 _TABLES: Final = (projects, users, consumer_types)

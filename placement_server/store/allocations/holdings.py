@@ -10,7 +10,7 @@ from sqlalchemy import select
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.among import among
 from placement_server.store.tables import allocations, consumer_types, consumers, projects
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 _PAGE: Final = 2_000
 _A: Final = allocations.c

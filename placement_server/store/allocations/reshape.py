@@ -29,7 +29,7 @@ from placement_server.store.providers.provider_rows import PROVIDER, SELECT_PROV
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import ConsumerWrite, InventoryRecord, Provider
 from placement_server.store.schema.names import class_names, hold_classes
-from placement_server.store.transactions.transaction import (
+from placement_server.store.transaction import (
     STRUCTURE,
     USAGE,
     LostRace,

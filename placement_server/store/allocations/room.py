@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import and_, bindparam, distinct, func, select
 
 from placement_server.store.tables import allocations, inventories, resource_providers
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 _P: Final = resource_providers.c
 _I: Final = inventories.c

@@ -18,7 +18,7 @@ from placement_server.store.tables import (
     resource_classes,
     users,
 )
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 UNKNOWN: Final = "unknown"
 """The type shown for consumers without one."""

@@ -24,7 +24,7 @@ from placement_server.store.connection import failures
 from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import StoreError
 from placement_server.store.tables import changes, resource_providers
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)

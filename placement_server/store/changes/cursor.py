@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from placement_server.store.changes.lineage import Mark, has_marks
 from placement_server.store.changes.snapshot import ChangeRow
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 
 class Gap(NamedTuple):

@@ -16,7 +16,7 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 MODULUS: Final = 1_000_003
 """Amounts are added up by their remainders: no sum of a million inventories is too large then."""

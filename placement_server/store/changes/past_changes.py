@@ -14,7 +14,7 @@ from sqlalchemy import and_, or_, select
 from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import chunks
 from placement_server.store.tables import past_changes, resource_classes, resource_providers
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
 PRUNED_AT_ONCE: Final = 20_000
 """Rows that one transaction deletes at most."""
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
     """One change. A class that does not exist any more has its number as its name.
 
     :ivar provider_name: None: the provider does not exist any more.
-    :ivar what: see `transactions.past_changes`.
+    :ivar what: see `placement_server.store.past_changes`.
     """
 
     provider_uuid: str

@@ -14,7 +14,7 @@ from sqlalchemy import Text, cast, func, select
 from placement_server.store import tables
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import Batches, chunks
-from placement_server.store.transactions.transaction import USAGE, ReadTransaction
+from placement_server.store.transaction import USAGE, ReadTransaction
 
 _P = tables.resource_providers.c
 _I = tables.inventories.c

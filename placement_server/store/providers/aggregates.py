@@ -16,11 +16,7 @@ from placement_server.store.providers import links, provider_rows
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import Provider
 from placement_server.store.tables import placement_aggregates, resource_provider_aggregates
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
 
 _LINKS: Final = resource_provider_aggregates
 _OF_PROVIDER: Final = provider_rows.select_with(

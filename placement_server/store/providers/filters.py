@@ -25,7 +25,7 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transactions.transaction import AnyRow, ReadTransaction
+from placement_server.store.transaction import AnyRow, ReadTransaction
 
 Condition = ColumnElement[bool]
 

@@ -24,10 +24,7 @@ from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import InventoryRecord, Provider
 from placement_server.store.schema.names import class_ids, class_names, hold_classes
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    WriteTransaction,
-)
+from placement_server.store.transaction import STRUCTURE, WriteTransaction
 
 LOG = logging.getLogger(__name__)
 

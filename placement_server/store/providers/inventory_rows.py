@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, func, select
 
 from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import NewInventory, chunks
+from placement_server.store.past_changes import RESERVED, TOTAL
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
@@ -20,13 +21,7 @@ from placement_server.store.tables import (
     resource_classes,
     resource_providers,
 )
-from placement_server.store.transactions.past_changes import RESERVED, TOTAL
-from placement_server.store.transactions.transaction import (
-    LostRace,
-    ReadTransaction,
-    WriteTransaction,
-    aware,
-)
+from placement_server.store.transaction import LostRace, ReadTransaction, WriteTransaction, aware
 
 _C: Final = inventories.c
 _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_class)"

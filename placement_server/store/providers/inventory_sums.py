@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, bindparam, case, func, select
 
 from placement_server.store import tables
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 _I: Final = tables.inventories.c
 _CLASSES: Final = tables.resource_classes

@@ -9,10 +9,10 @@ from sqlalchemy import select
 
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.past_changes import AGGREGATE, TRAIT
 from placement_server.store.records import Provider
 from placement_server.store.tables import traits
-from placement_server.store.transactions.past_changes import AGGREGATE, TRAIT
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 
 
 def require_generation(provider: Provider, generation: int) -> None:

@@ -13,7 +13,7 @@ from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
-from placement_server.store.transactions.transaction import AnyRow, ReadTransaction, aware
+from placement_server.store.transaction import AnyRow, ReadTransaction, aware
 
 AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 

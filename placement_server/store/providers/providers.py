@@ -22,6 +22,7 @@ from placement_server.store.errors import (
     ReparentingNotAllowed,
     UnparentingNotAllowed,
 )
+from placement_server.store.past_changes import NAME, PARENT, PROVIDER
 from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.filters import find, find_by_identity
 from placement_server.store.providers.provider_rows import BY_ID, HOLD_PROVIDERS, get
@@ -34,14 +35,7 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transactions.past_changes import NAME, PARENT, PROVIDER
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    AnyRow,
-    LostRace,
-    WriteTransaction,
-    aware,
-)
+from placement_server.store.transaction import STRUCTURE, AnyRow, LostRace, WriteTransaction, aware
 
 __all__ = ["bump", "create", "delete", "find", "find_by_identity", "get", "update"]
 

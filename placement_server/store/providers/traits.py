@@ -8,17 +8,13 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from placement_server.store.errors import (
-    StandardName,
-    TraitInUse,
-    TraitNotFound,
-)
+from placement_server.store.errors import StandardName, TraitInUse, TraitNotFound
 from placement_server.store.providers import links, provider_rows
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import NameRow, Provider, TraitRow
 from placement_server.store.schema.names import is_standard, trait_ids
 from placement_server.store.tables import resource_provider_traits, traits
-from placement_server.store.transactions.transaction import (
+from placement_server.store.transaction import (
     STRUCTURE,
     AnyRow,
     ReadTransaction,

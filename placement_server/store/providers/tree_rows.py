@@ -9,7 +9,7 @@ from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.tree import SHARING_TRAIT, Tree, TreeProvider
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 # Texts, because composing a statement would cost more than most of these reads.
 _ROOT: Final = "SELECT COALESCE(root_provider_id, id) FROM resource_providers WHERE uuid "

@@ -16,7 +16,7 @@ from sqlalchemy import Select, insert, select, text
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.tables import changes, resource_classes, traits
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
 CUSTOM_PREFIX: Final = "CUSTOM_"
 FIRST_CUSTOM_CLASS_ID: Final = 10000

@@ -17,7 +17,7 @@ from placement_server.direct import direct
 from placement_server.schemas.changes import CHANGES
 from placement_server.store.changes import changes
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 
 from .conftest import MakeApi
 from .wsgi_client import EXTENDED, Answer, Client, claim_body

@@ -10,7 +10,7 @@ import pytest
 from placement_server.middleware import monitoring
 from placement_server.store.changes import snapshot
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 from tests.functional.agent.processes import eventually
 
 from .conftest import MakeApi

@@ -16,16 +16,11 @@ from placement_server.store import resource_classes
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ChangeRow
 from placement_server.store.connection.options import StoreOptions
+from placement_server.store.known_owners import KnownOwners
 from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
-from placement_server.store.transactions.known_owners import KnownOwners
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    USAGE,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
 from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import claim, create, restock
 

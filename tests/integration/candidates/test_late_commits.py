@@ -16,7 +16,7 @@ from placement_server.store.errors import StoreUnavailable
 from placement_server.store.providers import providers, traits
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 

@@ -21,7 +21,7 @@ from placement_server.store.changes import changes
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
-from placement_server.store.transactions.transaction import NAMES, VOID, WriteTransaction
+from placement_server.store.transaction import NAMES, VOID, WriteTransaction
 
 pytestmark = pytest.mark.waiting
 

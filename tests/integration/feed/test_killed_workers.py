@@ -13,7 +13,7 @@ import requests
 import sqlalchemy as sa
 
 from placement_server.store.tables import changes
-from placement_server.store.transactions.transaction import VOID
+from placement_server.store.transaction import VOID
 from tests.functional.api.served import ServerProcess
 
 HEADERS = {

@@ -21,7 +21,7 @@ from placement_server.store.records import (
     Keep,
 )
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.fixtures.databases import DATABASES, fresh_database, migrated_sqlite
 from tests.integration.store.interleaving import Sessions
 

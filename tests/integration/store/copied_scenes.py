@@ -13,11 +13,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from placement_server.store import tables
-from placement_server.store.transactions.transaction import (
-    STRUCTURE,
-    ReadTransaction,
-    WriteTransaction,
-)
+from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
 
 Scene: TypeAlias = dict[str, str]
 _Row: TypeAlias = dict[str, Any]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.interleaving import DEADLINE
 
 

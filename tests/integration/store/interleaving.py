@@ -22,7 +22,7 @@ from sqlalchemy import event
 
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.copied_scenes import OriginalScene, Scene
 
 Action = Callable[[Store, Scene], object]

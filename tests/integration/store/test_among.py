@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from placement_server.store.dialects.among import among
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers, traits
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.conftest import new_provider
 
 _C = resource_providers.c

@@ -17,7 +17,7 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.fixtures.databases import Server
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 

@@ -22,20 +22,12 @@ from alembic.script import ScriptDirectory
 from placement_server.store import audit, resource_classes
 from placement_server.store.allocations import allocations, usages
 from placement_server.store.connection.options import StoreOptions
-from placement_server.store.errors import (
-    CapacityExceeded,
-    ProviderNotFound,
-)
-from placement_server.store.providers import (
-    aggregates,
-    inventory_rows,
-    providers,
-    traits,
-)
+from placement_server.store.engine import create_engines
+from placement_server.store.errors import CapacityExceeded, ProviderNotFound
+from placement_server.store.providers import aggregates, inventory_rows, providers, traits
 from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
 from placement_server.store.tables import metadata
-from placement_server.store.transactions.engine import create_engines
 from tests.integration.store.conftest import OPTIONS, new_uuid, set_of
 from tests.integration.store.published_dumps import load
 

@@ -20,15 +20,10 @@ from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import consumer_types, placement_aggregates, projects, users
 from placement_server.store.tables import resource_classes as table
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.integration.store import scene_rows
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of
-from tests.integration.store.interleaving import (
-    Action,
-    Scene,
-    Sessions,
-    check_both_orders,
-)
+from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 
 def new_name() -> str:

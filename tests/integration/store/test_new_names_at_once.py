@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from placement_server.store import resource_classes
+from placement_server.store import resource_classes, transaction
 from placement_server.store.allocations import allocations
 from placement_server.store.providers import inventories, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from placement_server.store.transactions import transaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 
 CLIENTS = 24

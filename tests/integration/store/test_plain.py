@@ -11,7 +11,7 @@ from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 from tests.integration.store.conftest import new_provider
 
 BY_UUID = select(resource_providers).where(resource_providers.c.uuid == bindparam("uuid"))

@@ -15,7 +15,7 @@ from sqlalchemy import event
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider
 from tests.integration.store.held_locks import held
 from tests.integration.store.interleaving import DEADLINE, Sessions

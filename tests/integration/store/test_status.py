@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.cmd import manage, status
+from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration
 from placement_server.store.store import Store
-from placement_server.store.transactions.engine import create_engines
 from tests.fixtures.placement import free_port
 from tests.integration.store.conftest import OPTIONS
 from tests.integration.store.published_dumps import load

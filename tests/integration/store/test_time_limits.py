@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from placement_server.app import build_app
 from placement_server.cmd import manage
 from placement_server.conf import new_config
+from placement_server.store import engine as engine_module
 from placement_server.store.errors import ProviderNotFound, StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
-from placement_server.store.transactions import engine as engine_module
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
 from tests.functional.api.wsgi_client import Client, claim_body
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.held_locks import held, hold_inventories

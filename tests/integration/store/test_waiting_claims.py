@@ -21,7 +21,7 @@ from placement_server.store.providers import inventories, inventory_rows, provid
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import changes, resource_providers
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE, Sessions, deadlocks_of

@@ -9,8 +9,8 @@ import pytest
 
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.connection.url import connect_arguments, database_url
+from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.transactions.engine import create_engines
 
 MYSQL = "mysql+pymysql://user:secret@host/placement"
 POSTGRESQL = "postgresql+psycopg://user:secret@host/placement"

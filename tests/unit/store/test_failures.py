@@ -10,9 +10,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, Program
 
 from placement_server.store.connection.failures import is_lasting, reason_of
 from placement_server.store.connection.options import StoreOptions
+from placement_server.store.engine import create_engines
 from placement_server.store.errors import ConcurrentUpdate, ProviderNotFound, StoreUnavailable
-from placement_server.store.transactions.engine import create_engines
-from placement_server.store.transactions.transaction import LostRace, is_worth_retrying, retrying
+from placement_server.store.transaction import LostRace, is_worth_retrying, retrying
 
 AT_SERVER = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, text
 
-from placement_server.store.transactions.engine import KeptConnection
+from placement_server.store.engine import KeptConnection
 
 
 @pytest.fixture

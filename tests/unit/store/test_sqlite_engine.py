@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.dialects import plain
-from placement_server.store.transactions.engine import create_engines
+from placement_server.store.engine import create_engines
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.changes.lineage import BOUND, MODULUS, Mark, Totals
 from placement_server.store.schema.revision import NEWEST_REVISION
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.transaction import ReadTransaction
 
 _KIND: Final = b"placement index, version "
 _VERSION: Final = _KIND + b"2\n"

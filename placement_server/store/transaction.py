@@ -30,9 +30,9 @@ from placement_server.store.dialects.batches import (
     chunks,
 )
 from placement_server.store.errors import ConcurrentUpdate, StoreError, StoreUnavailable
+from placement_server.store.known_owners import KnownOwners
+from placement_server.store.past_changes import PastChanges
 from placement_server.store.tables import resource_providers
-from placement_server.store.transactions.known_owners import KnownOwners
-from placement_server.store.transactions.past_changes import PastChanges
 
 # Kinds of change records. A reader that sees STRUCTURE reads the whole tree again.
 STRUCTURE: Final = 0

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.tables import changes
-from placement_server.store.transactions.transaction import is_worth_retrying
+from placement_server.store.transaction import is_worth_retrying
 
 LOG = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""Transactions: the engine, retries, and the outcome of interrupted commits."""
