@@ -85,55 +85,22 @@ def print_paged(part: RenderableType) -> None:
     )
 
 
-FORMATS: Final = ("table", "json", "value")
-
-
 class UnknownColumn(errors.ComputeAgentError):
     """A column that the output does not have."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of output."""
-    output = parser.add_argument_group("output")
-    add_table_options(output)
-    output.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="the same as -f json"
-    )
+JSON: Final = "--json  one JSON document on stdout"
+TABLE_OPTIONS: Final = """
+    -f --format {table,json,value} (table)  format of the output
+    -c --column COLUMN *                    print only this column, in format table or value
+                                            (repeatable)
+    """
+"""Options that choose a format and columns, as the OpenStack client has them."""
 
 
-def add_table_options(output: argparse._ActionsContainer) -> None:
-    """Add those that choose a format and columns, as the OpenStack client has them."""
-    output.add_argument(
-        "-f",
-        "--format",
-        choices=FORMATS,
-        default="table",
-        help="format of the output; default: table",
-    )
-    output.add_argument(
-        "-c",
-        "--column",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="print only this column, in format table or value (repeatable)",
-    )
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add the only option of output where there is no table."""
-    parser.add_argument(
-        "--json",
-        action="store_const",
-        const="json",
-        default="table",
-        dest="format",
-        help="one JSON document",
-    )
-
-
-def add_nothing(parser: argparse.ArgumentParser) -> None:
-    """Add no option, where the output has one form."""
+def print_json(document: object) -> None:
+    """Print a document for scripts."""
+    print(json.dumps(document, indent=2))
 
 
 def show_rows(
@@ -147,7 +114,7 @@ def show_rows(
     :param document: the same as it is printed for `--json`.
     """
     if namespace.format == "json":
-        print(json.dumps(document, indent=2))
+        print_json(document)
         return
     if namespace.format == "value":
         for row in chosen_cells(namespace, headings, rows):

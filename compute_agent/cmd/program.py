@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from compute_agent import errors
+from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
 
@@ -24,9 +25,6 @@ LONGEST: Final = 8000
 Function = Callable[[argparse.Namespace], int | None]
 """A command; it returns its exit status, or nothing where it always ends well."""
 
-Argument = Callable[[argparse.ArgumentParser], object]
-"""Adds an argument, or several, to the parser of a command."""
-
 Failed = Callable[[argparse.Namespace, errors.ComputeAgentError], int]
 """Adds to what was printed of an error, if need be, and returns the exit status for it."""
 
@@ -39,20 +37,33 @@ class Parser(argparse.ArgumentParser):
         self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
 
 
-def argument(*names: str, **keywords: Any) -> Argument:
-    """Return what adds one argument, for tables of commands.
-
-    :param names: and `keywords` as those of `add_argument`.
-    """
-    return lambda parser: parser.add_argument(*names, **keywords)
-
-
 def default_files(names: Sequence[str]) -> str:
     """Return the files of configurations for the help of an option."""
     return ", else ".join(f"/etc/{name}/{name}.conf" for name in names)
 
 
-JSON: Final = argument("--json", action="store_true", help="one JSON document on stdout")
+def add_command(
+    commands: argparse._SubParsersAction[Any],
+    name: str,
+    function: str | Function,
+    text: str,
+    *declared_arguments: str | Argument,
+    **words: Any,
+) -> argparse.ArgumentParser:
+    """Add a command.
+
+    :param function: what runs it, or where that is: `package.module:name`.
+    :param text: what it does, for the list of commands, and for its own help without another.
+    :param words: further ones of its parser.
+    """
+    words.setdefault("description", f"{text[0].upper()}{text[1:]}.")
+    words.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, **words)
+    parser.set_defaults(function=function, refuse=parser.error)
+    for declared in declared_arguments:
+        add = arguments(declared) if isinstance(declared, str) else declared
+        add(parser)
+    return parser
 
 
 def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:

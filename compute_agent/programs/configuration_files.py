@@ -7,25 +7,21 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from compute_agent.programs.arguments import Argument, arguments
+
 _OPTIONS: Final = ("--config-file", "--config-dir")
 
 
-def add_options(
-    options: argparse._ActionsContainer, default: str, *, what: str = "configuration file"
-) -> None:
-    """Add `--config-file` and `--config-dir` to a parser or a group of its options.
+def options(default: str, what: str = "configuration file") -> Argument:
+    """Return what adds `--config-file` and `--config-dir`.
 
     :param default: the file that is read where none is named.
     """
-    options.add_argument(
-        "--config-file",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help=f"{what}; may be given several times; default: {default}",
-    )
-    options.add_argument(
-        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
+    return arguments(
+        f"""
+        --config-file FILE *  {what}; may be given several times; default: {default}
+        --config-dir DIR *    directory of *.conf files
+        """
     )
 
 

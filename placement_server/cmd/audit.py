@@ -20,8 +20,6 @@ from placement_server.store.changes.snapshot import newest_change_ids
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 
-DEFAULT_BIND: Final = "127.0.0.1:9103"
-
 _ANYWAY_SECONDS: Final = 60
 """The data is checked after these although no request changed it: others than servers may have."""
 

@@ -1,10 +1,4 @@
-"""placement-manage: the schema, and checks and repairs of the data.
-
-placement-manage [--config-file F] [--config-dir D] db sync|version|stamp|downgrade
-placement-manage [...] db online_data_migrations [--max-count N]
-placement-manage [...] audit [--repair | --watch SECONDS]
-placement-manage [...] prune [--dry-run] [--vacuum]
-"""
+"""placement-manage: the schema, and checks and repairs of the data."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oslo_config import cfg
@@ -21,6 +15,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files, whole_numbers
+from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
@@ -73,81 +68,86 @@ def new_conf() -> cfg.ConfigOpts:
 def _add_commands(subparsers: Any) -> None:
     # without a command, main prints the help instead of an error of the parser
     subparsers.required = False
-    db = subparsers.add_parser("db", help="the schema of the database, and repairs of old data")
-    db.set_defaults(run=lambda _conf: _help(db))
+    db = _add(
+        subparsers,
+        "db",
+        lambda _conf: _help(db),
+        "the schema of the database, and repairs of old data",
+    )
     actions = db.add_subparsers(dest="action", metavar="COMMAND")
-
-    sync = actions.add_parser("sync", help="upgrade the schema to the newest revision")
-    sync.set_defaults(run=_sync)
-
-    version = actions.add_parser("version", help="print the current revision of the schema")
-    version.set_defaults(run=_version)
-
-    stamp = actions.add_parser("stamp", help="record a revision without changing anything")
-    stamp.add_argument("version", metavar="REVISION", help="id of the revision, or head")
-    stamp.set_defaults(run=_stamp)
-
-    downgrade = actions.add_parser(
+    _add(actions, "sync", _sync, "upgrade the schema to the newest revision")
+    _add(actions, "version", _version, "print the current revision of the schema")
+    _add(
+        actions,
+        "stamp",
+        _stamp,
+        "record a revision without changing anything",
+        arguments("version REVISION  id of the revision, or head"),
+    )
+    _add(
+        actions,
         "downgrade",
-        help="downgrade the schema, by default to that of OpenStack Placement",
+        _downgrade,
+        "downgrade the schema, by default to that of OpenStack Placement",
+        arguments(f"version REVISION ? ({revision.OPENSTACK_REVISION})  id of the revision"),
     )
-    downgrade.add_argument(
-        "version",
-        nargs="?",
-        default=revision.OPENSTACK_REVISION,
-        metavar="REVISION",
-        help="id of the revision; default: %(default)s",
+    _add(
+        actions,
+        "online_data_migrations",
+        _online_data_migrations,
+        "repair data that old versions wrote, while services run",
+        arguments("--max-count N  run one pass of at most N rows", max_count=_count),
     )
-    downgrade.set_defaults(run=_downgrade)
-
-    migrations = actions.add_parser(
-        "online_data_migrations", help="repair data that old versions wrote, while services run"
-    )
-    migrations.add_argument(
-        "--max-count", type=_count, metavar="N", help="run one pass of at most N rows"
-    )
-    migrations.set_defaults(run=_online_data_migrations)
-
-    check = subparsers.add_parser(
+    check = _add(
+        subparsers,
         "audit",
-        help="check the data for inconsistencies",
+        _audit,
+        "check the data for inconsistencies",
         epilog=(
             f"Exit status: {Exit.FINE} no problems (left), {Exit.FAILED} the check failed, "
             f"{Exit.WOULD_CHANGE} problems that --repair can repair, {Exit.UNFINISHED} problems "
             "that need a decision."
         ),
     )
-    how = check.add_mutually_exclusive_group()
-    how.add_argument(
-        "--repair", action="store_true", help="repair derived data by computing it again"
-    )
-    how.add_argument(
-        "--watch",
-        type=whole_numbers.whole(1),
-        metavar="SECONDS",
-        help="check every so many seconds, print what is new, and serve metrics, until ended",
-    )
-    check.add_argument(
-        "--metrics-bind",
-        default=audit.DEFAULT_BIND,
-        metavar="ADDRESS:PORT",
-        help="where --watch serves metrics; default: %(default)s",
-    )
-    check.set_defaults(run=_audit)
-
-    pruning = subparsers.add_parser(
+    arguments(
+        """
+        --repair         repair derived data by computing it again
+        --watch SECONDS  check every so many seconds, print what is new, and serve metrics, until
+                         ended
+        """
+    )(check.add_mutually_exclusive_group())
+    metrics = "--metrics-bind ADDRESS:PORT (127.0.0.1:9103)  where --watch serves metrics"
+    arguments(metrics)(check)
+    _add(
+        subparsers,
         "prune",
-        help="delete data that no request needs",
+        _prune,
+        "delete data that no request needs",
+        arguments(
+            """
+            --dry-run  print what would be deleted
+            --vacuum   then return the free space of the database
+            """
+        ),
         description=(
             "Deletes old change records, and projects, users, consumer types and aggregates that "
             "have not been used for at least a day. Servers can run at the same time."
         ),
     )
-    pruning.add_argument("--dry-run", action="store_true", help="print what would be deleted")
-    pruning.add_argument(
-        "--vacuum", action="store_true", help="then return the free space of the database"
-    )
-    pruning.set_defaults(run=_prune)
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[cfg.ConfigOpts], int],
+    text: str,
+    add: Argument = lambda _parser: None,
+    **words: Any,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, **words)
+    parser.set_defaults(run=run)
+    add(parser)
+    return parser
 
 
 def _count(text: str) -> int:

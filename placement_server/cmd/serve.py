@@ -27,7 +27,8 @@ from typing import Final, NoReturn
 from oslo_config import cfg
 from oslo_log import log
 
-from compute_agent.programs import configuration_files, log_lines, whole_numbers
+from compute_agent.programs import configuration_files, log_lines
+from compute_agent.programs.arguments import arguments
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__
@@ -44,8 +45,6 @@ from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 
 LOG = log.getLogger(__name__)
-
-_DEFAULT_PORT: Final = 8778
 
 _NO_DATABASE: Final = (
     "No database is configured. Name one in a configuration file\n"
@@ -86,51 +85,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="serve the API until SIGTERM or SIGINT")
-    configuration_files.add_options(serve, "/etc/placement/placement.conf")
-    serve.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on; default: %(default)s",
-    )
-    serve.add_argument(
-        "--port",
-        type=whole_numbers.port,
-        default=_DEFAULT_PORT,
-        metavar="PORT",
-        help="TCP port to listen on; 0: any free port; default: %(default)s",
-    )
-    serve.add_argument(
-        "--workers",
-        type=whole_numbers.positive,
-        default=min(os.cpu_count() or 1, 8),
-        metavar="N",
-        help="number of worker processes; default: number of CPUs, at most 8",
-    )
-    serve.add_argument(
-        "--threads",
-        type=whole_numbers.positive,
-        default=8,
-        metavar="N",
-        help="requests that each worker processes at a time; default: %(default)s",
-    )
-    serve.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
-    serve.add_argument("--tls-key", metavar="FILE", help="private key of the certificate")
-    serve.add_argument(
-        "--database-url",
-        metavar="URL",
-        help="SQLAlchemy URL, instead of [placement_database]connection",
-    )
-    serve.add_argument(
-        "--sync-database",
-        action="store_true",
-        help="upgrade the schema first, as with [placement_database]sync_on_startup",
-    )
-    serve.add_argument(
-        "--auth-strategy",
-        choices=("keystone", "noauth2"),
-        help="instead of [api]auth_strategy; noauth2 trusts every caller",
-    )
+    configuration_files.options("/etc/placement/placement.conf")(serve)
+    arguments(
+        """
+        --host ADDRESS (127.0.0.1)          address to listen on
+        --port PORT (8778)                  TCP port to listen on; 0: any free port
+        --workers N                         number of worker processes; default: number of CPUs, at
+                                            most 8
+        --threads N (8)                     requests that each worker processes at a time
+        --tls-cert FILE                     serve HTTPS with this certificate
+        --tls-key FILE                      private key of the certificate
+        --database-url URL                  SQLAlchemy URL, instead of
+                                            [placement_database]connection
+        --sync-database                     upgrade the schema first, as with
+                                            [placement_database]sync_on_startup
+        --auth-strategy {keystone,noauth2}  instead of [api]auth_strategy; noauth2 trusts every
+                                            caller
+        """
+    )(serve)
+    serve.set_defaults(workers=min(os.cpu_count() or 1, 8))
     return parser
 
 

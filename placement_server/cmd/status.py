@@ -24,6 +24,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files
+from compute_agent.programs.arguments import arguments
 from compute_agent.programs.disk_space import Space, space_of
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
@@ -116,8 +117,12 @@ def _add_commands(subparsers: Any) -> None:
     upgrade = subparsers.add_parser(
         "upgrade", help="check whether the deployment is ready for this version"
     )
-    upgrade.add_argument("check", choices=["check"], help="run all checks")
-    upgrade.add_argument("--json", action="store_true", help="print the results as JSON")
+    arguments(
+        """
+        check {check}  run all checks
+        --json         print the results as JSON
+        """
+    )(upgrade)
 
 
 def _check(conf: cfg.ConfigOpts) -> list[Result]:

@@ -1,24 +1,4 @@
-"""The command `compute-agent`: run the agent, or look at what it does.
-
-    run      report this host and keep reporting it
-    plan     print what a pass would change, and change nothing
-    show     print the tree of resource providers that placement has
-    diff     print the differences between two hosts in placement
-    status   print the status of the running agent
-    report   ask the running agent for a pass now
-    history  print the last changes that the agent wrote to placement
-    claims   print which instance holds which CPUs and devices of this host
-    fit      draw what a request would get of this host now, or why it gets nothing
-    drop-claim  forget what an instance holds here, with or without a running agent
-    enable   allow new instances on the host; asks the running agent
-    disable  keep new instances away from the host; asks the running agent
-    clear-fault  offer a device again that was marked as broken; asks the running agent
-    doctor   check identity, placement, permissions, CPU sets, devices; change nothing
-    capture  copy the machine's description into a directory, for a bug report
-    dev      agent, scheduler and placement in one, for trying things out
-
-Each command imports its own needs, so that all stay light.
-"""
+"""The command `compute-agent`: run the agent, or look at what it does."""
 
 from __future__ import annotations
 
@@ -29,14 +9,15 @@ from typing import Final
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.program import JSON, argument
-from compute_agent.cmd.trees.form import add_form_options
+from compute_agent.cmd.output import JSON
+from compute_agent.cmd.trees.form import FORM_OPTIONS
 from compute_agent.daemon import garbage_collection
 from compute_agent.programs import configuration_files
+from compute_agent.programs.arguments import Argument
 from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
 
 PROGRAM = "compute-agent"
-_NODE: Final = argument("--node", metavar="NODE", help="only this node; default: all")
+_NODE: Final = "--node NODE  only this node; default: all"
 
 
 class AgentExit(ExitStatus):
@@ -54,17 +35,14 @@ class AgentExit(ExitStatus):
     WOULD_CHANGE = 6, "plan: changes; diff: differences"
 
 
-_COMMANDS: Final = (
+_COMMANDS: Final[Sequence[tuple[str, str, str, *tuple[str | Argument, ...]]]] = (
     (
         "run",
         "main:run",
         "report this host and keep reporting it",
-        argument(
-            "--adopt",
-            action="store_true",
-            help="in this start only, take over the provider in placement that has this host's "
-            "name",
-        ),
+        """
+        --adopt  in this start only, take over the provider in placement that has this host's name
+        """,
     ),
     (
         "plan",
@@ -72,13 +50,12 @@ _COMMANDS: Final = (
         "print what a pass would change, and change nothing",
         _NODE,
         JSON,
-        argument(
-            "--from-capture",
-            metavar="DIR",
-            help="use the machine captured in DIR instead of this one, with driver "
-            "host.HostDriver; if no placement is configured, compare it with an empty placement",
-        ),
-        argument("--tree", action="store_true", help="also print the tree that a pass would write"),
+        """
+        --from-capture DIR  use the machine captured in DIR instead of this one, with driver
+                            host.HostDriver; if no placement is configured, compare it with an empty
+                            placement
+        --tree              also print the tree that a pass would write
+        """,
     ),
     (
         "show",
@@ -86,21 +63,19 @@ _COMMANDS: Final = (
         "print the tree that placement has",
         _NODE,
         JSON,
-        add_form_options,
-        argument(
-            "--details",
-            action="store_true",
-            help="all data of each provider: a table of its inventories, its traits and aggregates",
-        ),
+        FORM_OPTIONS,
+        """
+        --details  all data of each provider: a table of its inventories, its traits and aggregates
+        """,
     ),
     (
         "diff",
         "diff:diff",
         "print the differences between two hosts in placement",
-        argument("first", metavar="HOST", help="name or uuid of the root provider of a host"),
-        argument(
-            "second", metavar="HOST", help="name or uuid of the root provider of the other host"
-        ),
+        """
+        first HOST   name or uuid of the root provider of a host
+        second HOST  name or uuid of the root provider of the other host
+        """,
         JSON,
     ),
     ("status", "running:status", "print the status of the running agent", JSON),
@@ -109,7 +84,7 @@ _COMMANDS: Final = (
         "running:report",
         "request a pass of the running agent now",
         _NODE,
-        argument("--no-wait", action="store_true", help="do not wait for the end of the pass"),
+        "--no-wait  do not wait for the end of the pass",
         JSON,
     ),
     ("history", "running:history", "print the last changes that the agent wrote", JSON),
@@ -118,38 +93,36 @@ _COMMANDS: Final = (
         "fit",
         "running:fit",
         "draw what a request would get of this host now",
-        argument("spec", metavar="FILE", help="JSON file of the request; - for stdin"),
-        argument("--node", metavar="NODE", help="this node; default: the only one"),
+        """
+        spec FILE    JSON file of the request; - for stdin
+        --node NODE  this node; default: the only one
+        """,
     ),
     (
         "drop-claim",
         "running:drop_claim",
         "delete the claim of an instance on this host",
-        argument("consumer", metavar="UUID", help="uuid of the instance or of the migration"),
+        "consumer UUID  uuid of the instance or of the migration",
     ),
     ("enable", "running:enable", "allow new instances on the host"),
     (
         "disable",
         "running:disable",
         "allow no new instances on the host",
-        argument(
-            "--reason", default="", metavar="TEXT", help="reason that the status of the host shows"
-        ),
+        "--reason TEXT ()  reason that the status of the host shows",
     ),
     (
         "clear-fault",
         "running:clear_fault",
         "report a device again that was marked as broken",
-        argument(
-            "provider", metavar="PROVIDER", help="uuid or name of the device's resource provider"
-        ),
+        "provider PROVIDER  uuid or name of the device's resource provider",
     ),
     ("doctor", "doctor:doctor", "check the host for problems, and change nothing", JSON),
     (
         "capture",
         "capture:capture",
         "copy the description of this machine",
-        argument("directory", metavar="DIR", help="directory to write to, new or empty"),
+        "directory DIR  directory to write to, new or empty",
     ),
 )
 """Name, module of this folder and function, help and arguments of each command."""
@@ -183,15 +156,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    configurations = (program.AGENT,)
     for name, place, text, *arguments in _COMMANDS:
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        function = f"compute_agent.cmd.agent.{place}"
-        configurations = (program.AGENT,)
-        command.set_defaults(function=function, refuse=command.error, configurations=configurations)
-        configuration_files.add_options(command, program.default_files(configurations))
-        command.add_argument("--debug", action="store_true", help="log everything")
-        for add in arguments:
-            add(command)
+        command = program.add_command(
+            commands,
+            name,
+            f"compute_agent.cmd.agent.{place}",
+            text,
+            configuration_files.options(program.default_files(configurations)),
+            "--debug  log everything",
+            *arguments,
+        )
+        command.set_defaults(configurations=configurations)
     commands.add_parser(
         "dev", help="run agent, scheduler and placement together on this machine", add_help=False
     )

@@ -20,12 +20,10 @@ from compute_agent.cmd import program
 from compute_agent.cmd.dev.machine import FAKE, SHIPPED
 from compute_agent.daemon import signals
 from compute_agent.programs import whole_numbers
+from compute_agent.programs.arguments import arguments
 
-DEFAULT_PORT = 8778
-DEFAULT_INTERVAL = 10
 PLAIN_WIDTH = 120
 """Columns where the output is not a terminal: lines in a log or a pipe are not broken."""
-MOST_HOSTS = 16
 
 
 def run(argv: Sequence[str]) -> int:
@@ -79,42 +77,20 @@ def _parser() -> argparse.ArgumentParser:
         help="report a captured machine instead of this one: "
         + "; ".join(f"{name} ({what})" for name, what in SHIPPED.items()),
     )
-    machines.add_argument(
-        "--fake",
-        action="store_true",
-        help="report an invented machine, with driver fake.FakeNumaDriver",
-    )
-    parser.add_argument(
-        "--hosts",
-        type=whole_numbers.whole(1, MOST_HOSTS, "number of hosts"),
-        default=1,
-        metavar="N",
-        help="number of agents, each with its own host (default: %(default)s, at most 16)",
-    )
-    parser.add_argument("--once", action="store_true", help="exit after the demonstration")
-    parser.add_argument(
-        "--port",
-        type=whole_numbers.port,
-        default=DEFAULT_PORT,
-        metavar="PORT",
-        help="TCP port of the Placement API, 0 for any free one (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--state-dir",
-        metavar="DIR",
-        help="directory of database, identity and logs (default: $XDG_STATE_HOME/compute-agent, or "
-        "~/.local/state/compute-agent; with --machine, --fake or --hosts a directory below it)",
-    )
-    parser.add_argument(
-        "--interval",
-        type=whole_numbers.whole(1, 86400, "number of seconds"),
-        default=DEFAULT_INTERVAL,
-        metavar="SECONDS",
-        help="seconds between two passes of the agent (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--flat",
-        action="store_true",
-        help="report everything on one provider instead of one per NUMA cell",
-    )
+    arguments("--fake  report an invented machine, with driver fake.FakeNumaDriver")(machines)
+    arguments(
+        """
+        --hosts N (1)            number of agents, each with its own host; default: %(default)s, at
+                                 most 16
+        --once                   exit after the demonstration
+        --port PORT (8778)       TCP port of the Placement API, 0 for any free one
+        --state-dir DIR          directory of database, identity and logs; default:
+                                 $XDG_STATE_HOME/compute-agent, or ~/.local/state/compute-agent;
+                                 with --machine, --fake or --hosts a directory below it
+        --interval SECONDS (10)  seconds between two passes of the agent
+        --flat                   report everything on one provider instead of one per NUMA cell
+        """,
+        hosts=whole_numbers.whole(1, 16, "number of hosts"),
+        interval=whole_numbers.whole(1, 86400, "number of seconds"),
+    )(parser)
     return parser

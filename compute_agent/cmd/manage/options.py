@@ -7,13 +7,14 @@ import uuid
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from compute_agent import errors
 from compute_agent.cmd import program
+from compute_agent.cmd.output import JSON
 from compute_agent.programs import configuration_files
+from compute_agent.programs.arguments import Argument, Container, arguments
 from compute_agent.programs.exit_status import SHARED, Exit, exit_table
-from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -28,16 +29,7 @@ class BadArgument(errors.ComputeAgentError):
     exit_status = Exit.BAD_ARGUMENTS
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[ManageParser]"
-
-
-class ManageParser(program.Parser):
-    """A parser that keeps the lines of descriptions."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        # the table of exit status keeps its lines
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(*args, **options)
+Commands: TypeAlias = "argparse._SubParsersAction[program.Parser]"
 
 
 def add_command(
@@ -45,58 +37,54 @@ def add_command(
     name: str,
     place: str,
     text: str,
-    description: str,
-    *arguments: program.Argument,
+    *declared_arguments: str | Argument,
     exit_of: Callable[[errors.ComputeAgentError], int] = attrgetter("exit_status"),
     epilog: str = "",
-) -> ManageParser:
+    **words: Any,
+) -> argparse.ArgumentParser:
     """Add a command with the options of every command.
 
     :param place: module of this folder, and function.
     :param exit_of: returns the exit status of an error.
     :param epilog: the table of its exit statuses; by default those of every program.
     """
-    parser = commands.add_parser(
+    parser = program.add_command(
+        commands,
         name,
-        help=text,
-        description=description,
+        f"compute_agent.cmd.manage.{place}",
+        text,
+        _add_common_options,
+        *declared_arguments,
         epilog=epilog or exit_table(statuses=[*SHARED, Exit.BAD_ARGUMENTS]),
+        **words,
     )
-    configurations = (program.AGENT, program.SCHEDULER)
-    parser.set_defaults(
-        function=f"compute_agent.cmd.manage.{place}",
-        exit_of=exit_of,
-        configurations=configurations,
-    )
-    common = parser.add_argument_group("options of every command")
-    configuration_files.add_options(
-        common, program.default_files(configurations), what="the agent's configuration"
-    )
-    way = common.add_mutually_exclusive_group()
-    way.add_argument(
-        "--os-cloud",
-        metavar="NAME",
-        help="name of a cloud in clouds.yaml whose placement is used, not that of [placement]",
-    )
-    way.add_argument(
-        "--placement-config",
-        metavar="FILE",
-        help="placement.conf; use its database directly, without a running server",
-    )
-    common.add_argument(
-        "--request-timeout",
-        type=positive,
-        metavar="SECONDS",
-        help="wait at most this long for each answer of placement; default: [placement]timeout",
-    )
-    common.add_argument(
-        "--dry-run", action="store_true", help="print what would be done, and do nothing"
-    )
-    common.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    common.add_argument("--verbose", action="store_true", help="log everything on stderr")
-    for add in arguments:
-        add(parser)
+    parser.set_defaults(exit_of=exit_of, configurations=_CONFIGURATIONS)
     return parser
+
+
+_CONFIGURATIONS: Final = (program.AGENT, program.SCHEDULER)
+
+
+def _add_common_options(parser: Container) -> None:
+    common = parser.add_argument_group("options of every command")
+    files = program.default_files(_CONFIGURATIONS)
+    configuration_files.options(files, "the agent's configuration")(common)
+    arguments(
+        """
+        --os-cloud NAME          name of a cloud in clouds.yaml whose placement is used, not that of
+                                 [placement]
+        --placement-config FILE  placement.conf; use its database directly, without a running server
+        """
+    )(common.add_mutually_exclusive_group())
+    arguments(
+        f"""
+        --request-timeout SECONDS  wait at most this long for each answer of placement; default:
+                                   [placement]timeout
+        --dry-run                  print what would be done, and do nothing
+        {JSON}
+        --verbose                  log everything on stderr
+        """
+    )(common)
 
 
 def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:

@@ -98,12 +98,12 @@ _compute_agent_completion() {
         placement/allocation/set) words='-h --help -f --format -c --column --json --project --user --type' ;;
         placement/allocation/delete) words='-h --help -f --format -c --column --json' ;;
         placement/allocation) words='-h --help show list set delete' ;;
-        placement/candidates) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --limit' hosts='--in-tree' ;;
-        placement/claim) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --consumer --project --user --type --limit' hosts='--in-tree' ;;
-        placement/explain) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree' hosts='--in-tree' ;;
-        placement/capacity) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --in-each --trees --disabled' hosts='--in-tree' ;;
+        placement/candidates) words='-h --help -f --format -c --column --json --resources --required --in-tree --member-of --limit' hosts='--in-tree' ;;
+        placement/claim) words='-h --help -f --format -c --column --json --resources --required --in-tree --member-of --consumer --project --user --type --limit' hosts='--in-tree' ;;
+        placement/explain) words='-h --help -f --format -c --column --json --resources --required --in-tree --member-of' hosts='--in-tree' ;;
+        placement/capacity) words='-h --help -f --format -c --column --json --resources --required --in-tree --member-of --in-each --trees --disabled' hosts='--in-tree' ;;
         placement/fragmentation) words='-h --help -f --format -c --column --json --member-of' ;;
-        placement/what-if) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --disabled --add-like --remove --release --set-inventory --set-traits' hosts='--in-tree --add-like --remove' ;;
+        placement/what-if) words='-h --help -f --format -c --column --json --resources --required --in-tree --member-of --disabled --add-like --remove --release --set-inventory --set-traits' hosts='--in-tree --add-like --remove' ;;
         placement/history) words='-h --help -f --format -c --column --json --consumer --name --limit' hosts='HOST' ;;
         placement/watch) words='-h --help -f --format -c --column --json --consumer --name' hosts='HOST' ;;
         placement/export) words='-h --help --json' hosts='HOST' ;;

@@ -1,12 +1,4 @@
-"""The command `placement`: all that the Placement API and its extensions can do, by hand.
-
-provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
-candidates, claim, explain                                              where something fits
-capacity, fragmentation, what-if                                        how much more fits
-changes                                                                 what changed
-export, apply, reshape                                                  files
-completion                                                              for bash and zsh
-"""
+"""The command `placement`: all that the Placement API and its extensions can do, by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from compute_agent import __version__
 from compute_agent.cmd import program
-from compute_agent.cmd.placement.arguments import Commands
 from compute_agent.cmd.placement.commands import (
     allocations,
     candidates,
@@ -28,7 +19,9 @@ from compute_agent.cmd.placement.commands import (
     names,
     providers,
 )
+from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs import configuration_files
+from compute_agent.programs.arguments import arguments
 from compute_agent.programs.exit_status import exit_table
 
 if TYPE_CHECKING:
@@ -60,23 +53,15 @@ def build_parser() -> argparse.ArgumentParser:
     where = parser.add_argument_group(
         "which placement to use; default: the cloud of the OS_* variables"
     )
-    where.add_argument(
-        "--os-cloud",
-        metavar="NAME",
-        default=os.environ.get("OS_CLOUD"),
-        help="name of a cloud in clouds.yaml; default: OS_CLOUD",
-    )
-    where.add_argument("--url", metavar="URL", help="URL of placement")
-    where.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="token for --url; without a token, placement must use noauth2",
-    )
-    where.add_argument(
-        "--config-file",
-        metavar="FILE",
-        help="placement.conf; use its database directly, without a running server",
-    )
+    arguments(
+        """
+        --os-cloud NAME     name of a cloud in clouds.yaml; default: OS_CLOUD
+        --url URL           URL of placement
+        --token TOKEN       token for --url; without a token, placement must use noauth2
+        --config-file FILE  placement.conf; use its database directly, without a running server
+        """
+    )(where)
+    parser.set_defaults(os_cloud=os.environ.get("OS_CLOUD"))
     commands = Commands(parser)
     for module in (
         *(providers, names, allocations),

@@ -1,19 +1,4 @@
-"""The command `compute-scheduler`: claim resources in placement, give them back, serve requests.
-
-claim    find providers for some resources, claim them, print the consumer and where it landed
-release  give back what a consumer holds
-explain  show where a request fits, or why it does not
-make-room
-show which guests to move so that a request fits
-select   read a request specification as JSON, claim, print the selections
-reschedule, delete, attach, detach
-go on with an instance that was claimed for
-move     begin, confirm or revert the move of an instance to another host
-serve    answer select_destinations on the message bus
-list     show what consumers, a host or a project hold
-top      show a running scheduler's work, live
-status   ask a running scheduler what agents that are too old hold back
-"""
+"""The command `compute-scheduler`: claim resources in placement, release them, serve requests."""
 
 from __future__ import annotations
 
@@ -27,17 +12,15 @@ from typing import Any, Final, TypeAlias
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.program import JSON, Argument, argument
-from compute_agent.cmd.scheduler.request_options import add_request_options, add_spec_options
+from compute_agent.cmd.output import JSON
+from compute_agent.cmd.scheduler.request_options import REQUEST_OPTIONS, SPEC_OPTION
 from compute_agent.programs import configuration_files
+from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import exit_table
-from compute_agent.programs.whole_numbers import positive
 
 PROGRAM: Final = "compute-scheduler"
-_INSTANCE: Final = argument("instance", metavar="UUID", help="uuid of the instance")
-_ALTERNATES: Final = argument(
-    "--alternates", action="store_true", help="also list hosts to try later"
-)
+_INSTANCE: Final = "instance UUID  uuid of the instance"
+_ALTERNATES: Final = "--alternates  also list hosts to try later"
 _AS_CLAIM: Final = "Give the request with the options of claim, or with --spec."
 
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -79,16 +62,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=__version__)
     configurations = (program.SCHEDULER, program.AGENT)
-    configuration_files.add_options(parser, program.default_files(configurations))
-    parser.add_argument(
-        "--os-cloud",
-        metavar="NAME",
-        help="name of a cloud in clouds.yaml whose placement is used, not that of [placement]; "
-        "serve does not take it",
-    )
-    parser.add_argument(
-        "--debug", action="store_true", help="log everything, including each request"
-    )
+    configuration_files.options(program.default_files(configurations))(parser)
+    arguments(
+        """
+        --os-cloud NAME  name of a cloud in clouds.yaml whose placement is used, not that of
+                         [placement]; serve does not take it
+        --debug          log everything, including each request
+        """
+    )(parser)
     # for commands without the option, whose output is JSON
     parser.set_defaults(json=True, configurations=configurations)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -100,22 +81,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(
-    commands: _Commands, name: str, place: str, text: str, *arguments: Argument, **words: Any
+    commands: _Commands, name: str, place: str, text: str, *declared: str | Argument, **words: Any
 ) -> None:
     """Add a command.
 
     :param place: module of this folder, and function.
-    :param words: further ones of its parser.
     """
-    command = commands.add_parser(name, help=text, **words)
-    command.set_defaults(function=f"compute_agent.cmd.scheduler.{place}")
-    for add in arguments:
-        add(command)
+    function = f"compute_agent.cmd.scheduler.{place}"
+    program.add_command(commands, name, function, text, *declared, **words)
 
 
-def _file(content: str) -> Argument:
-    help_ = f"{content}; JSON; default: standard input"
-    return argument("file", nargs="?", default="-", metavar="FILE", help=help_)
+def _file(content: str) -> str:
+    return f"file FILE ? (-)  {content}; JSON; default: standard input"
 
 
 def _add_placing(commands: _Commands) -> None:
@@ -124,8 +101,8 @@ def _add_placing(commands: _Commands) -> None:
         "claim",
         "placing:claim",
         "claim resources",
-        add_request_options,
-        argument("--consumer", metavar="UUID", help="uuid of the consumer; default: a new one"),
+        REQUEST_OPTIONS,
+        "--consumer UUID  uuid of the consumer; default: a new one",
         JSON,
         description="Claims resources on one host, and prints the consumer and the host. GROUP in "
         "an option is the suffix of a --group; an option without GROUP applies to --resources.",
@@ -135,7 +112,7 @@ def _add_placing(commands: _Commands) -> None:
         "release",
         "placing:release",
         "release everything that a consumer holds",
-        argument("consumer", metavar="CONSUMER", help="uuid of the consumer, as claim printed it"),
+        "consumer CONSUMER  uuid of the consumer, as claim printed it",
         JSON,
     )
     _add(
@@ -143,24 +120,17 @@ def _add_placing(commands: _Commands) -> None:
         "select",
         "placing:select",
         "claim resources for a request specification",
-        argument(
-            "file",
-            nargs="?",
-            default="-",
-            metavar="FILE",
-            help="request specification as JSON; default: standard input",
-        ),
+        _file("request specification"),
         _ALTERNATES,
-        argument(
-            "--json", action="store_true", default=True, help="no effect: the output is always JSON"
-        ),
+        "--json  no effect: the output is always JSON",
     )
     _add(
         commands,
         "explain",
         "placing:explain",
         "show where a request fits, or why it does not",
-        add_spec_options,
+        REQUEST_OPTIONS,
+        SPEC_OPTION,
         JSON,
         description=f"Searches as claim does, and claims nothing. {_AS_CLAIM}",
     )
@@ -169,52 +139,27 @@ def _add_placing(commands: _Commands) -> None:
         "make-room",
         "make_room:make_room",
         "show which guests to move so that a request fits",
-        add_spec_options,
-        *(
-            argument(option, type=int, default=default, metavar="N", help=text)
-            for option, default, text in (
-                ("--max-moves", 3, "most guests that move, up to 8; default: %(default)s"),
-                ("--places", 1, "how many times the request is to fit; default: %(default)s"),
-            )
-        ),
-        argument(
-            "--time-limit",
-            type=float,
-            default=5,
-            metavar="SECONDS",
-            help="time of placement for a plan; default: %(default)s",
-        ),
-        argument(
-            "--swap",
-            action="store_true",
-            help="all guests of a plan are stopped and moved together",
-        ),
-        *(
-            argument(option, metavar=metavar, help=text, action="append", default=[])
-            for option, metavar, text in (
-                ("--keep", "UUID", "a guest that does not move (repeatable)"),
-                ("--keep-project", "ID", "no guest of this project moves (repeatable)"),
-            )
-        ),
-        argument(
-            "--carry-out",
-            metavar="FILE",
-            type=Path,
-            help="carry the plan out, and keep it in this file until it is done; a file that "
-            "exists is gone on with",
-        ),
-        argument(
-            "--mover",
-            metavar="TEXT",
-            help="command that moves a guest and waits for it; gets guest, source and destination, "
-            "with --swap those of all guests at once",
-        ),
-        argument(
-            "--at-once",
-            type=positive,
-            default=1,
-            metavar="N",
-            help="most guests that --mover moves at the same time; default: %(default)s",
+        REQUEST_OPTIONS,
+        SPEC_OPTION,
+        arguments(
+            """
+            --max-moves N (3)         most guests that move, up to 8
+            --places N (1)            how many times the request is to fit
+            --time-limit SECONDS (5)  time of placement for a plan
+            --swap                    all guests of a plan are stopped and moved together
+            --keep UUID *             a guest that does not move (repeatable)
+            --keep-project ID *       no guest of this project moves (repeatable)
+            --carry-out FILE          carry the plan out, and keep it in this file until it is done;
+                                      a file that exists is gone on with
+            --mover TEXT              command that moves a guest and waits for it; gets guest,
+                                      source and destination, with --swap those of all guests at
+                                      once
+            --at-once N (1)           most guests that --mover moves at the same time
+            """,
+            max_moves=int,
+            places=int,
+            time_limit=float,
+            carry_out=Path,
         ),
         JSON,
         description="Without --carry-out it moves nothing; it never claims anything for the "
@@ -230,13 +175,7 @@ def _add_life_cycle(commands: _Commands) -> None:
         "claim another host for an instance that could not be built",
         _INSTANCE,
         _file("request specification"),
-        argument(
-            "--failed",
-            metavar="HOST",
-            action="append",
-            required=True,
-            help="host that was tried before; may be given several times",
-        ),
+        "--failed HOST +  host that was tried before; may be given several times",
     )
     _add(
         commands,
@@ -244,25 +183,17 @@ def _add_life_cycle(commands: _Commands) -> None:
         "life_cycle:delete",
         "release what a deleted instance holds",
         _INSTANCE,
-        argument(
-            "--migration",
-            metavar="UUID",
-            action="append",
-            default=[],
-            help="consumer of an unfinished move of the instance; may be given several times",
-        ),
-        argument(
-            "--local",
-            action="store_true",
-            help="delete it although its host is down; refused if the agent of the host is alive",
-        ),
+        """
+        --migration UUID *  consumer of an unfinished move of the instance; may be given several
+                            times
+        --local             delete it although its host is down; refused if the agent of the host is
+                            alive
+        """,
     )
-    before = argument(
-        "--before",
-        metavar="FILE",
-        help="what the instance holds before the change, as JSON {PROVIDER: {CLASS: AMOUNT}}; with "
-        "it the command can be repeated",
-    )
+    before = """
+        --before FILE  what the instance holds before the change, as JSON {PROVIDER: {CLASS:
+                       AMOUNT}}; with it the command can be repeated
+        """
     for name, text, content in (
         (
             "attach",
@@ -282,25 +213,13 @@ def _add_moves(commands: _Commands) -> None:
         "begin",
         "life_cycle:begin_move",
         "claim a destination and keep the source",
-        argument(
-            "kind",
-            choices=["cold", "live", "evacuate"],
-            help="kind of the move; cold is also for a resize",
-        ),
+        "kind {cold,live,evacuate}  kind of the move; cold is also for a resize",
         _INSTANCE,
         _file("request specification"),
-        argument(
-            "--migration",
-            default="",
-            metavar="UUID",
-            help="consumer that holds the source during the move",
-        ),
-        argument(
-            "--source",
-            default="",
-            metavar="UUID",
-            help="root provider of the dead host; with it an evacuation can be repeated",
-        ),
+        """
+        --migration UUID ()  consumer that holds the source during the move
+        --source UUID ()     root provider of the dead host; with it an evacuation can be repeated
+        """,
         _ALTERNATES,
     )
     for name, text in (
@@ -314,7 +233,7 @@ def _add_moves(commands: _Commands) -> None:
         "life_cycle:record_returned_source",
         "release a source that was dead, after it is back",
         _INSTANCE,
-        argument("source", metavar="ROOT", help="uuid of the root provider of the source"),
+        "source ROOT  uuid of the root provider of the source",
     )
 
 
@@ -324,9 +243,11 @@ def _add_running(commands: _Commands) -> None:
         "list",
         "holdings:list_holdings",
         "show what consumers, a host or a project hold",
-        argument("consumers", nargs="*", metavar="CONSUMER", help="uuids of consumers"),
-        argument("--host", metavar="HOST", help="all consumers of this host"),
-        argument("--project", metavar="ID", help="sums of the consumers of this project"),
+        """
+        consumers CONSUMER *  uuids of consumers
+        --host HOST           all consumers of this host
+        --project ID          sums of the consumers of this project
+        """,
         JSON,
     )
     _add(
@@ -334,23 +255,14 @@ def _add_running(commands: _Commands) -> None:
         "top",
         "running:top",
         "show the work of a running scheduler, live",
-        argument(
-            "--url",
-            metavar="URL",
-            help="URL of the metrics; default: [compute_scheduler]metrics_bind of this host",
-        ),
-        argument(
-            "--interval",
-            type=_seconds,
-            default=2.0,
-            metavar="SECONDS",
-            help="seconds between two readings; default: %(default)s",
-        ),
-        argument(
-            "--count",
-            type=positive,
-            metavar="N",
-            help="exit after N readings; default: never",
+        arguments(
+            """
+            --url URL                 URL of the metrics; default: [compute_scheduler]metrics_bind
+                                      of this host
+            --interval SECONDS (2.0)  seconds between two readings
+            --count N                 exit after N readings; default: never
+            """,
+            interval=_seconds,
         ),
         description="Reads the metrics of compute-scheduler serve. Press q or Ctrl-C to exit.",
     )
@@ -360,16 +272,14 @@ def _add_running(commands: _Commands) -> None:
         "serve:serve",
         "answer requests on the message bus",
         # set by `serve` for its worker processes
-        argument("--worker", action="store_true", help=argparse.SUPPRESS),
+        lambda serve: serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS),
     )
     _add(
         commands,
         "status",
         "running:status",
         "show the status of a running scheduler",
-        argument(
-            "what", choices=["upgrade"], help="show what agents of older versions still prevent"
-        ),
+        "what {upgrade}  show what agents of older versions still prevent",
         JSON,
     )
 

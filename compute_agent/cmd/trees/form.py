@@ -32,26 +32,17 @@ class TreeForm:
     tables: Collection[str] = ()
 
 
-def add_form_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options to a command that shows a tree."""
-    parser.add_argument(
-        "--class", metavar="CLASS", dest="resource_class", help="only providers that have CLASS"
-    )
-    parser.add_argument("--used", action="store_true", help="only providers that are in use")
-    parser.add_argument(
-        "--providers",
-        action="store_true",
-        help="one line for each provider, with uuid, also for equal providers",
-    )
-    parser.add_argument("--traits", action="store_true", help="also show the traits")
-    add_bytes_option(parser)
+BYTES: Final = "--bytes:in_bytes  memory and disk in bytes"
+"""The option for scripts of a command that shows amounts."""
 
-
-def add_bytes_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option for scripts to a command that shows amounts."""
-    parser.add_argument(
-        "--bytes", action="store_true", dest="in_bytes", help="memory and disk in bytes"
-    )
+FORM_OPTIONS: Final = f"""
+    --class:resource_class CLASS  only providers that have CLASS
+    --used                        only providers that are in use
+    --providers                   one line for each provider, with uuid, also for equal providers
+    --traits                      also show the traits
+    {BYTES}
+    """
+"""The options of a command that shows a tree."""
 
 
 def given_form_options(namespace: argparse.Namespace) -> list[str]:

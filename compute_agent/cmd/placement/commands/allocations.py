@@ -6,27 +6,30 @@ import argparse
 from typing import Any
 
 from compute_agent.cmd.output import show_rows
-from compute_agent.cmd.placement.arguments import BadInput, Commands, provider_amounts
-from compute_agent.cmd.placement.client import Client, NamedThingMissing, connect
+from compute_agent.cmd.placement.arguments import BadInput, provider_amounts
+from compute_agent.cmd.placement.client import Client, NamedThingMissing
+from compute_agent.cmd.placement.parser import CONSUMER, PROVIDER, Commands
 from compute_agent.placement.connection import CONSUMER_TYPE
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("allocation", "what consumers hold")
-    group.add("show", _show, "show what a consumer holds", "consumer")
-    group.add("list", _list, "list what each consumer holds of a provider", "provider")
-    change = group.add("set", _set, "replace the allocations of a consumer", "consumer")
-    change.add_argument(
-        "holdings",
-        nargs="+",
-        metavar="PROVIDER:CLASS=N,...",
-        help="all that the consumer is to hold of this provider",
+    group.add("show", _show, "show what a consumer holds", CONSUMER)
+    group.add("list", _list, "list what each consumer holds of a provider", PROVIDER)
+    group.add(
+        "set",
+        _set,
+        "replace the allocations of a consumer",
+        CONSUMER,
+        """
+        holdings PROVIDER:CLASS=N,... +  all that the consumer is to hold of this provider
+        --project ID                     required for a new consumer
+        --user ID                        required for a new consumer
+        --type TYPE                      type of the consumer, such as INSTANCE
+        """,
     )
-    change.add_argument("--project", metavar="ID", help="required for a new consumer")
-    change.add_argument("--user", metavar="ID", help="required for a new consumer")
-    change.add_argument("--type", metavar="TYPE", help="type of the consumer, such as INSTANCE")
-    group.add("delete", _delete, "delete all allocations of a consumer", "consumer")
+    group.add("delete", _delete, "delete all allocations of a consumer", CONSUMER)
 
 
 def read(client: Client, consumer: str) -> dict[str, Any]:
@@ -37,8 +40,7 @@ def read(client: Client, consumer: str) -> dict[str, Any]:
     return record
 
 
-def _show(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _show(namespace: argparse.Namespace, client: Client) -> None:
     record = read(client, namespace.consumer)
     if not record["allocations"]:
         raise NamedThingMissing(f"Consumer {namespace.consumer} holds nothing.")
@@ -50,8 +52,7 @@ def _show(namespace: argparse.Namespace) -> None:
     show_rows(namespace, ("provider", "name", "resource_class", "used"), rows, record)
 
 
-def _list(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _list(namespace: argparse.Namespace, client: Client) -> None:
     provider = client.provider(namespace.provider)
     allocations = client.part(provider, "allocations")["allocations"]
     rows = [
@@ -62,8 +63,7 @@ def _list(namespace: argparse.Namespace) -> None:
     show_rows(namespace, ("consumer", "resource_class", "used"), rows, allocations)
 
 
-def _set(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _set(namespace: argparse.Namespace, client: Client) -> None:
     present = read(client, namespace.consumer)
     allocations: dict[str, Any] = {}
     for holding in namespace.holdings:
@@ -82,9 +82,9 @@ def _set(namespace: argparse.Namespace) -> None:
         body["consumer_type"] = namespace.type or present.get("consumer_type") or "INSTANCE"
     path = f"/allocations/{namespace.consumer}"
     client.ask("PUT", path, f"Writing what consumer {namespace.consumer} holds", body)
-    _show(namespace)
+    _show(namespace, client)
 
 
-def _delete(namespace: argparse.Namespace) -> None:
+def _delete(namespace: argparse.Namespace, client: Client) -> None:
     path = f"/allocations/{namespace.consumer}"
-    connect(namespace).ask("DELETE", path, f"Taking everything from {namespace.consumer}")
+    client.ask("DELETE", path, f"Taking everything from {namespace.consumer}")

@@ -8,80 +8,95 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
-from compute_agent.cmd.output import show_rows
+from compute_agent.cmd.output import print_json, show_rows
 from compute_agent.cmd.placement.arguments import (
+    MEMBER_OF,
     BadInput,
-    Commands,
-    add_member_of,
     parameters,
     provider_amounts,
     query_amounts,
 )
-from compute_agent.cmd.placement.client import Client, NamedThingMissing, RequestRefused, connect
+from compute_agent.cmd.placement.client import Client, NamedThingMissing, RequestRefused
+from compute_agent.cmd.placement.parser import Commands
 from compute_agent.manage import drain
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST
+from compute_agent.programs.arguments import Container
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.whole_numbers import positive, whole_number
+from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
 _UNITS: Final = ("min_unit", "max_unit", "step_size")
 """Fields of an inventory that may forbid an amount although it is free."""
 
+_QUERY: Final = (
+    """
+    parameters NAME=VALUE *  parameter of the query, such as resources_GPU=VGPU:1 or
+                             group_policy=none
+    --resources CLASS=N,...  amounts of the group without suffix
+    --required TRAIT,... *   with these traits; !TRAIT: without it
+    --in-tree PROVIDER       only in the tree of this provider
+    """,
+    MEMBER_OF,
+)
+"""The arguments of a request for candidates."""
+_DISABLED: Final = "--disabled  count disabled hosts, too, which schedulers give nothing to"
+
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
-    listing = commands.add("candidates", _candidates, "list ways to satisfy a request")
-    add_query(listing)
-    listing.add_argument(
-        "--limit", type=positive, default=10, metavar="N", help="at most N candidates; default: 10"
+    commands.add(
+        "candidates",
+        _candidates,
+        "list ways to satisfy a request",
+        *_QUERY,
+        "--limit N (10)  at most N candidates",
     )
-    claim = commands.add("claim", _claim, "claim the first candidate that fits, for a new consumer")
-    add_query(claim)
-    claim.add_argument(
-        "--consumer", metavar="UUID", help="uuid of the consumer; default: a new one"
+    commands.add(
+        "claim",
+        _claim,
+        "claim the first candidate that fits, for a new consumer",
+        *_QUERY,
+        """
+        --consumer UUID         uuid of the consumer; default: a new one
+        --project ID !          project of the consumer
+        --user ID !             user of the consumer
+        --type TYPE (INSTANCE)  type of the consumer
+        --limit N (10)          try at most N candidates
+        """,
     )
-    claim.add_argument("--project", metavar="ID", required=True, help="project of the consumer")
-    claim.add_argument("--user", metavar="ID", required=True, help="user of the consumer")
-    claim.add_argument(
-        "--type", metavar="TYPE", default="INSTANCE", help="type of the consumer; default: INSTANCE"
+    commands.add("explain", _explain, "show why a request has few candidates or none", *_QUERY)
+    commands.add(
+        "capacity",
+        _capacity,
+        "count how many more requests would fit",
+        *_QUERY,
+        """
+        --in-each UUID *  count separately in this aggregate, for example a zone (repeatable)
+        --trees           count separately in each tree
+        """,
+        _DISABLED,
     )
-    claim.add_argument(
-        "--limit",
-        type=positive,
-        default=10,
-        metavar="N",
-        help="try at most N candidates; default: 10",
-    )
-    explain = commands.add("explain", _explain, "show why a request has few candidates or none")
-    add_query(explain)
-    capacity = commands.add("capacity", _capacity, "count how many more requests would fit")
-    add_query(capacity)
-    capacity.add_argument(
-        "--in-each",
-        action="append",
-        default=[],
-        metavar="UUID",
-        help="count separately in this aggregate, for example a zone (repeatable)",
-    )
-    capacity.add_argument("--trees", action="store_true", help="count separately in each tree")
-    _add_disabled(capacity)
-    report = commands.add(
+    commands.add(
         "fragmentation",
         _fragmentation,
         "show how much is free, and how much of that cannot be used",
+        "shapes CLASS=N,... +  amounts of an expected request",
+        MEMBER_OF,
     )
-    report.add_argument(
-        "shapes", nargs="+", metavar="CLASS=N,...", help="amounts of an expected request"
+    commands.add(
+        "what-if",
+        _what_if,
+        "count how many more requests would fit after some changes",
+        *_QUERY,
+        _DISABLED,
+        _add_suppositions,
     )
-    add_member_of(report)
-    what_if = commands.add(
-        "what-if", _what_if, "count how many more requests would fit after some changes"
-    )
-    add_query(what_if)
-    _add_disabled(what_if)
-    changes = what_if.add_argument_group("changes, made in the order given")
+
+
+def _add_suppositions(parser: Container) -> None:
+    group = parser.add_argument_group("changes, made in the order given")
     for option, metavar, help_ in (
         ("--add-like", "HOST[=N]", "add N hosts like this one; default: 1"),
         ("--remove", "HOST", "remove this host and its allocations"),
@@ -89,31 +104,9 @@ def add_commands(commands: Commands) -> None:
         ("--set-inventory", "PROVIDER:CLASS=N", "set the total of this inventory"),
         ("--set-traits", "PROVIDER:TRAIT,...", "replace the traits of this provider"),
     ):
-        changes.add_argument(
+        group.add_argument(
             option, action=_SuppositionOption, dest="changes", metavar=metavar, help=help_
         )
-
-
-def add_query(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a request for candidates."""
-    parser.add_argument(
-        "parameters",
-        nargs="*",
-        metavar="NAME=VALUE",
-        help="parameter of the query, such as resources_GPU=VGPU:1 or group_policy=none",
-    )
-    parser.add_argument(
-        "--resources", metavar="CLASS=N,...", help="amounts of the group without suffix"
-    )
-    parser.add_argument(
-        "--required",
-        action="append",
-        default=[],
-        metavar="TRAIT,...",
-        help="with these traits; !TRAIT: without it",
-    )
-    add_member_of(parser)
-    parser.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
 
 
 def query_of(namespace: argparse.Namespace, client: Client) -> str:
@@ -133,8 +126,7 @@ def query_of(namespace: argparse.Namespace, client: Client) -> str:
     return urlencode(pairs)
 
 
-def _candidates(namespace: argparse.Namespace) -> int:
-    client = connect(namespace)
+def _candidates(namespace: argparse.Namespace, client: Client) -> int:
     query = query_of(namespace, client)
     path = f"/allocation_candidates?{query}&limit={namespace.limit}"
     document = client.get(path, "Asking for candidates")
@@ -162,8 +154,7 @@ def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) 
     show_rows(namespace, ("#", "provider", "resources", "free", "groups"), rows, document)
 
 
-def _claim(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _claim(namespace: argparse.Namespace, client: Client) -> None:
     consumer = namespace.consumer or str(uuid.uuid4())
     path = f"/allocation_candidates?{query_of(namespace, client)}&limit={namespace.limit}"
     requests = client.get(path, "Asking for candidates")["allocation_requests"]
@@ -205,8 +196,7 @@ def _claim_first(
     )
 
 
-def _explain(namespace: argparse.Namespace) -> int:
-    client = connect(namespace)
+def _explain(namespace: argparse.Namespace, client: Client) -> int:
     client.require_extensions("placement explain")
     path = f"/candidate_explanation?{query_of(namespace, client)}"
     explanation = client.get(path, "Asking why there are so few candidates")
@@ -233,14 +223,6 @@ def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, An
 
 
 _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
-
-
-def _add_disabled(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--disabled",
-        action="store_true",
-        help="count disabled hosts, too, which schedulers give nothing to",
-    )
 
 
 def _counted_query(namespace: argparse.Namespace, client: Client) -> str:
@@ -280,8 +262,7 @@ def ask_what_if(
     return answers
 
 
-def _capacity(namespace: argparse.Namespace) -> int:
-    client = connect(namespace)
+def _capacity(namespace: argparse.Namespace, client: Client) -> int:
     client.require_extensions("placement capacity")
     query = _counted_query(namespace, client)
     zones: list[str | None] = [*namespace.in_each] or [None]
@@ -310,14 +291,13 @@ def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
     return answer
 
 
-def _fragmentation(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _fragmentation(namespace: argparse.Namespace, client: Client) -> None:
     client.require_extensions("placement fragmentation")
     query = [("resources", query_amounts(shape)) for shape in namespace.shapes]
     query += [("member_of", value) for value in namespace.member_of]
     report = client.get(f"/fragmentation?{urlencode(query)}", "Asking what is free")
     if namespace.format == "json":
-        show_rows(namespace, (), (), report)
+        print_json(report)
         return
     columns = ("capacity", "used", "free", "largest_free", "stranded")
     rows = [
@@ -332,8 +312,7 @@ def _fragmentation(namespace: argparse.Namespace) -> None:
         show_rows(namespace, fits, rows, report)
 
 
-def _what_if(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _what_if(namespace: argparse.Namespace, client: Client) -> None:
     client.require_extensions("placement what-if")
     changes = [_change(client, *change) for change in namespace.changes or ()]
     question = {"capacity": f"{_counted_query(namespace, client)}&limit=1"}

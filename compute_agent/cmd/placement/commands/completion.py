@@ -7,8 +7,7 @@ from functools import partial
 from importlib import resources
 from typing import Final
 
-from compute_agent.cmd.output import add_nothing
-from compute_agent.cmd.placement.arguments import Commands
+from compute_agent.cmd.placement.parser import Commands
 
 _ZSH: Final = "autoload -U +X bashcompinit && bashcompinit\n"
 
@@ -18,7 +17,7 @@ def add_commands(commands: Commands) -> None:
     group = commands.group("completion", "scripts for the completion of all programs by a shell")
     for shell, preamble in (("bash", ""), ("zsh", _ZSH)):
         help_ = f"print it for {shell}: source <(placement completion {shell})"
-        group.add(shell, partial(_print, preamble), help_, add_output=add_nothing)
+        group.add_local(shell, partial(_print, preamble), help_)
 
 
 def _print(preamble: str, namespace: argparse.Namespace) -> None:

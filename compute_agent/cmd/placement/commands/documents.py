@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from compute_agent.cmd.output import add_json_option
-from compute_agent.cmd.placement.arguments import BadInput, Commands
-from compute_agent.cmd.placement.client import Client, NamedThingMissing, connect
+from compute_agent.cmd.output import JSON, print_json
+from compute_agent.cmd.placement.arguments import BadInput
+from compute_agent.cmd.placement.client import Client, NamedThingMissing
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
+from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
@@ -87,30 +88,32 @@ _RESHAPE: Final = Shape(
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
-    export = commands.add(
+    commands.add(
         "export",
         _export,
         "print provider trees in the format that apply reads",
-        add_output=add_json_option,
-    )
-    export.add_argument(
-        "providers", nargs="*", metavar="PROVIDER", help="only the trees of these; default: all"
+        "providers PROVIDER *  only the trees of these; default: all",
+        output=(JSON,),
     )
     for name, function, help_ in (
         ("apply", _apply, "print a plan, then change providers to what a file declares"),
         ("reshape", _reshape, "move inventories and allocations together, as a file declares"),
     ):
-        parser = commands.add(name, function, help_, add_output=add_json_option)
-        parser.add_argument("file", metavar="FILE", help="YAML or JSON; - for standard input")
-        parser.add_argument(
-            "--dry-run", action="store_true", help="print what would be done, and do nothing"
+        commands.add(
+            name,
+            function,
+            help_,
+            """
+            file FILE  YAML or JSON; - for standard input
+            --dry-run  print what would be done, and do nothing
+            """,
+            output=(JSON,),
         )
 
 
-def _export(namespace: argparse.Namespace) -> None:
+def _export(namespace: argparse.Namespace, client: Client) -> None:
     import yaml
 
-    client = connect(namespace)
     providers_by_uuid: dict[str, Mapping[str, Any]] = {}
     for path in [
         f"/resource_providers?in_tree={client.provider(name)['uuid']}"
@@ -129,15 +132,14 @@ def _export(namespace: argparse.Namespace) -> None:
             providers.append({**shown_provider, **parts})
             bars.update("reading providers", len(providers), len(providers_by_uuid))
     document = {"providers": providers}
-    if namespace.format == "json":
-        print(json.dumps(document, indent=2))
+    if namespace.json:
+        print_json(document)
     else:
         yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
 
 
-def _apply(namespace: argparse.Namespace) -> int:
+def _apply(namespace: argparse.Namespace, client: Client) -> int:
     document = _document(namespace.file, _DECLARED)
-    client = connect(namespace)
     declared_entries = document.get("providers", [])
     for name, times in Counter(entry["name"] for entry in declared_entries).items():
         if times > 1:
@@ -174,8 +176,8 @@ def _show_plan(
     namespace: argparse.Namespace, lines: Sequence[str], document: Mapping[str, Any]
 ) -> None:
     """Print what is about to be done: lines for people, or one JSON document."""
-    if namespace.format == "json":
-        print(json.dumps(document, indent=2))
+    if namespace.json:
+        print_json(document)
         return
     for line in lines:
         print(line)
@@ -206,9 +208,8 @@ def _make(client: Client, step: Step, generations: dict[str, int]) -> None:
         generations[uuid] = generation
 
 
-def _reshape(namespace: argparse.Namespace) -> int:
+def _reshape(namespace: argparse.Namespace, client: Client) -> int:
     document = _document(namespace.file, _RESHAPE)
-    client = connect(namespace)
     inventories = {}
     lines: list[str] = []
     for name, entry in document["inventories"].items():

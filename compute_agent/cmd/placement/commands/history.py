@@ -9,9 +9,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.output import chosen_columns, show_rows, text_of
-from compute_agent.cmd.placement.arguments import Commands
-from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.programs.whole_numbers import positive
+from compute_agent.cmd.placement.client import Client
+from compute_agent.cmd.placement.parser import Commands
 
 _WAIT: Final = 30
 _MOST: Final = 1000
@@ -23,29 +22,22 @@ _SIGNS: Final = {(0, 1): "+", (1, 0): "-"}
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
-    history = commands.add("history", _history, "list what was changed, and by whom")
-    _add_filters(history)
-    history.add_argument(
-        "--limit",
-        type=positive,
-        default=100,
-        metavar="N",
-        help="at most N writes, the newest first; default: 100, at most 1000",
+    filters = """
+        host HOST ?      only changes of this host
+        --consumer UUID  only what this consumer got or lost
+        --name NAME      only changes of this resource class, trait or aggregate
+        """
+    commands.add(
+        "history",
+        _history,
+        "list what was changed, and by whom",
+        filters,
+        "--limit N (100)  at most N writes, the newest first; default: 100, at most 1000",
     )
-    watch = commands.add("watch", _watch, "print each change as it happens, until Ctrl-C")
-    _add_filters(watch)
+    commands.add("watch", _watch, "print each change as it happens, until Ctrl-C", filters)
 
 
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("host", nargs="?", metavar="HOST", help="only changes of this host")
-    parser.add_argument("--consumer", metavar="UUID", help="only what this consumer got or lost")
-    parser.add_argument(
-        "--name", metavar="NAME", help="only changes of this resource class, trait or aggregate"
-    )
-
-
-def _history(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _history(namespace: argparse.Namespace, client: Client) -> None:
     client.require_extensions("placement history")
     query = [*_query(namespace, client), ("limit", str(min(namespace.limit, _MOST)))]
     answer = _ask(client, query)
@@ -55,8 +47,7 @@ def _history(namespace: argparse.Namespace) -> None:
     show_rows(namespace, _COLUMNS, rows, answer)
 
 
-def _watch(namespace: argparse.Namespace) -> int:
-    client = connect(namespace)
+def _watch(namespace: argparse.Namespace, client: Client) -> int:
     client.require_extensions("placement watch")
     columns = [_COLUMNS[number] for number in chosen_columns(namespace, _COLUMNS)]
     query = _query(namespace, client)

@@ -9,16 +9,12 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.output import print_paged, show_record, show_rows
-from compute_agent.cmd.placement.arguments import (
-    MEMBER_OF,
-    BadInput,
-    Commands,
-    amounts,
-    query_amounts,
-)
-from compute_agent.cmd.placement.client import connect, part_path, path_segment
-from compute_agent.cmd.trees.form import add_form_options, form_of
+from compute_agent.cmd.placement.arguments import MEMBER_OF, BadInput, amounts, query_amounts
+from compute_agent.cmd.placement.client import Client, part_path, path_segment
+from compute_agent.cmd.placement.parser import OPTIONAL_PROVIDER, PROVIDER, Commands
+from compute_agent.cmd.trees.form import FORM_OPTIONS, form_of
 from compute_agent.placement.connection import CONSUMER_TYPE
+from compute_agent.programs.arguments import arguments
 from compute_agent.programs.whole_numbers import whole
 
 _COLUMNS: Final = (
@@ -32,62 +28,88 @@ _FIELDS: Final = (
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("provider", "resource providers")
-    listing = group.add("list", _list, "list resource providers")
-    listing.add_argument("--name", metavar="NAME", help="only the provider with this name")
-    listing.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
-    listing.add_argument(
-        "--resources", metavar="CLASS=N,...", help="only with room for these amounts"
+    group.add(
+        "list",
+        _list,
+        "list resource providers",
+        """
+        --name NAME              only the provider with this name
+        --in-tree PROVIDER       only in the tree of this provider
+        --resources CLASS=N,...  only with room for these amounts
+        --required TRAIT,... *   only with all these traits
+        """,
+        MEMBER_OF,
     )
-    listing.add_argument(
-        "--required", metavar="TRAIT,...", action="append", help="only with all these traits"
+    group.add("show", _show, "show a resource provider", PROVIDER)
+    group.add(
+        "create",
+        _create,
+        "create a resource provider",
+        """
+        name NAME          name of the new provider
+        --uuid UUID        uuid of the new provider; default: a new one
+        --parent PROVIDER  parent of the new provider
+        """,
     )
-    listing.add_argument(
-        "--member-of", metavar="[in:]UUID,...", action="append", help=f"only {MEMBER_OF}"
+    group.add(
+        "set",
+        _set,
+        "rename or move a resource provider",
+        PROVIDER,
+        """
+        --name NAME        new name
+        --parent PROVIDER  new parent
+        --root             make it the root of its own tree
+        """,
     )
-    group.add("show", _show, "show a resource provider", "provider")
-    create = group.add("create", _create, "create a resource provider")
-    create.add_argument("name", metavar="NAME", help="name of the new provider")
-    create.add_argument(
-        "--uuid", metavar="UUID", help="uuid of the new provider; default: a new one"
+    group.add("delete", _delete, "delete a resource provider", PROVIDER)
+    commands.add(
+        "tree",
+        _tree,
+        "draw the tree of a provider, with what is used",
+        PROVIDER,
+        FORM_OPTIONS,
+        "--full  also show all inventories and traits",
     )
-    create.add_argument("--parent", metavar="PROVIDER", help="parent of the new provider")
-    change = group.add("set", _set, "rename or move a resource provider", "provider")
-    change.add_argument("--name", metavar="NAME", help="new name")
-    place = change.add_mutually_exclusive_group()
-    place.add_argument("--parent", metavar="PROVIDER", help="new parent")
-    place.add_argument("--root", action="store_true", help="make it the root of its own tree")
-    group.add("delete", _delete, "delete a resource provider", "provider")
-    tree = commands.add("tree", _tree, "draw the tree of a provider, with what is used", "provider")
-    add_form_options(tree)
-    tree.add_argument("--full", action="store_true", help="also show all inventories and traits")
-    usage = commands.add(
-        "usage", _usage, "show the usage of a provider, or of a project", "provider?"
+    commands.add(
+        "usage",
+        _usage,
+        "show the usage of a provider, or of a project",
+        OPTIONAL_PROVIDER,
+        """
+        --project ID  show what all consumers of a project hold
+        --user ID     with --project: only what this user holds
+        """,
     )
-    usage.add_argument("--project", metavar="ID", help="show what all consumers of a project hold")
-    usage.add_argument("--user", metavar="ID", help="with --project: only what this user holds")
     _add_inventories(commands.group("inventory", "what resource providers have"))
 
 
 def _add_inventories(group: Commands) -> None:
-    group.add("list", _list_inventories, "list the inventories of a provider", "provider")
-    change = group.add(
-        "set", _set_inventories, "set inventories of a provider, and keep the others", "provider"
+    group.add("list", _list_inventories, "list the inventories of a provider", PROVIDER)
+    fields = "\n".join(f"--{f.replace('_', '-')} N  {f} of all these classes" for f in _FIELDS[1:])
+    types = dict.fromkeys(_FIELDS[1:], whole()) | {"allocation_ratio": float}
+    group.add(
+        "set",
+        _set_inventories,
+        "set inventories of a provider, and keep the others",
+        PROVIDER,
+        "amounts CLASS=N +  total of a resource class",
+        arguments(fields, **types),
+        "--only  remove the other inventories",
     )
-    change.add_argument("amounts", nargs="+", metavar="CLASS=N", help="total of a resource class")
-    for field in _FIELDS[1:]:
-        kind = float if field == "allocation_ratio" else whole()
-        option = f"--{field.replace('_', '-')}"
-        change.add_argument(option, type=kind, metavar="N", help=f"{field} of all these classes")
-    change.add_argument("--only", action="store_true", help="remove the other inventories")
-    delete = group.add(
-        "delete", _delete_inventories, "remove inventories of a provider", "provider"
+    group.add(
+        "delete",
+        _delete_inventories,
+        "remove inventories of a provider",
+        PROVIDER,
+        """
+        classes CLASS *  resource class to remove
+        --all            remove all inventories
+        """,
     )
-    delete.add_argument("classes", nargs="*", metavar="CLASS", help="resource class to remove")
-    delete.add_argument("--all", action="store_true", help="remove all inventories")
 
 
-def _list(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _list(namespace: argparse.Namespace, client: Client) -> None:
     query: list[tuple[str, str]] = []
     if namespace.name:
         query.append(("name", namespace.name))
@@ -95,8 +117,8 @@ def _list(namespace: argparse.Namespace) -> None:
         query.append(("in_tree", client.provider(namespace.in_tree)["uuid"]))
     if namespace.resources:
         query.append(("resources", query_amounts(namespace.resources)))
-    query += [("required", value) for value in namespace.required or ()]
-    query += [("member_of", value) for value in namespace.member_of or ()]
+    query += [("required", value) for value in namespace.required]
+    query += [("member_of", value) for value in namespace.member_of]
     path = "/resource_providers" + (f"?{urlencode(query)}" if query else "")
     entries = client.get(path, "Listing resource providers")["resource_providers"]
     providers = [_without_links(provider) for provider in entries]
@@ -104,8 +126,7 @@ def _list(namespace: argparse.Namespace) -> None:
     show_rows(namespace, ("uuid", "name", "generation", "parent", "root"), rows, providers)
 
 
-def _show(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _show(namespace: argparse.Namespace, client: Client) -> None:
     provider = client.provider(namespace.provider)
     record = {
         **_without_links(provider),
@@ -116,8 +137,7 @@ def _show(namespace: argparse.Namespace) -> None:
     show_record(namespace, record)
 
 
-def _create(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _create(namespace: argparse.Namespace, client: Client) -> None:
     body: dict[str, Any] = {"name": namespace.name}
     if namespace.uuid:
         body["uuid"] = namespace.uuid
@@ -127,13 +147,14 @@ def _create(namespace: argparse.Namespace) -> None:
     show_record(namespace, _without_links(client.ask("POST", "/resource_providers", doing, body)))
 
 
-def _set(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _set(namespace: argparse.Namespace, client: Client) -> None:
     provider = client.provider(namespace.provider)
     body: dict[str, Any] = {
         "name": namespace.name or provider["name"],
         "parent_provider_uuid": provider["parent_provider_uuid"],
     }
+    if namespace.parent and namespace.root:
+        namespace.refuse("--parent and --root exclude each other")
     if namespace.parent:
         body["parent_provider_uuid"] = client.provider(namespace.parent)["uuid"]
     elif namespace.root:
@@ -145,18 +166,16 @@ def _set(namespace: argparse.Namespace) -> None:
     show_record(namespace, _without_links(changed_provider))
 
 
-def _delete(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _delete(namespace: argparse.Namespace, client: Client) -> None:
     provider = client.provider(namespace.provider)
     path = f"/resource_providers/{provider['uuid']}"
     client.ask("DELETE", path, f"Deleting resource provider {provider['name']}")
 
 
-def _tree(namespace: argparse.Namespace) -> None:
+def _tree(namespace: argparse.Namespace, client: Client) -> None:
     from compute_agent.cmd.trees.drawing import drawing
     from compute_agent.manage.tree_reading import existing_tree
 
-    client = connect(namespace)
     uuid = client.provider(namespace.provider)["uuid"]
     providers = existing_tree(client.connection, uuid)
     if namespace.format == "table":
@@ -172,12 +191,11 @@ def _tree(namespace: argparse.Namespace) -> None:
     show_rows(namespace, headings, rows, [asdict(line) for line in providers])
 
 
-def _usage(namespace: argparse.Namespace) -> None:
+def _usage(namespace: argparse.Namespace, client: Client) -> None:
     if namespace.provider and (namespace.project or namespace.user):
-        namespace.parser.error("name a PROVIDER or --project, not both")
+        namespace.refuse("name a PROVIDER or --project, not both")
     if not namespace.provider and not namespace.project:
-        namespace.parser.error("name a PROVIDER or --project")
-    client = connect(namespace)
+        namespace.refuse("name a PROVIDER or --project")
     if namespace.provider:
         provider = client.provider(namespace.provider)
         usages = client.part(provider, "usages")["usages"]
@@ -201,8 +219,7 @@ def _without_links(provider: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in provider.items() if name != "links"}
 
 
-def _list_inventories(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _list_inventories(namespace: argparse.Namespace, client: Client) -> None:
     provider = client.provider(namespace.provider)
     inventories = client.part(provider, "inventories")["inventories"]
     used = client.part(provider, "usages")["usages"]
@@ -214,8 +231,7 @@ def _list_inventories(namespace: argparse.Namespace) -> None:
     show_rows(namespace, ("resource_class", *_FIELDS[:-1], "ratio", "used"), rows, document)
 
 
-def _set_inventories(namespace: argparse.Namespace) -> None:
-    client = connect(namespace)
+def _set_inventories(namespace: argparse.Namespace, client: Client) -> None:
     provider = client.provider(namespace.provider)
     read = client.part(provider, "inventories")
     present = read["inventories"]
@@ -228,13 +244,12 @@ def _set_inventories(namespace: argparse.Namespace) -> None:
     }
     kept_records = {} if namespace.only else present
     client.replace(provider, "inventories", read, {**kept_records, **new_records})
-    _list_inventories(namespace)
+    _list_inventories(namespace, client)
 
 
-def _delete_inventories(namespace: argparse.Namespace) -> None:
+def _delete_inventories(namespace: argparse.Namespace, client: Client) -> None:
     if bool(namespace.classes) == namespace.all:
         raise BadInput("Name the classes to remove, or use --all.")
-    client = connect(namespace)
     provider = client.provider(namespace.provider)
     path = part_path(provider, "inventories")
     paths = [f"{path}/{path_segment(name)}" for name in namespace.classes] or [path]
