@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from typing import Any, Final
+import time
+from typing import Final
 
 from oslo_config import cfg
 from oslo_context import context
@@ -21,13 +22,6 @@ _EMPTY: Final = {
 """What formats may show and most lines lack."""
 
 _NAME: Final = re.compile(r"%\((\w+)\)")
-
-
-class _Shown(dict[str, Any]):
-    """What a format may show of a line."""
-
-    def __missing__(self, name: str) -> str:
-        return _EMPTY[name]
 
 
 class Lines(formatters.ContextFormatter):  # type: ignore[misc]
@@ -52,7 +46,11 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             shown = zip(self._identity_names, values, strict=True)
             return str(identity % {name: value or "-" for name, value in shown})
 
-        self._identity_text = identity_text
+        @functools.lru_cache(maxsize=1)
+        def time_text(second: int) -> str:
+            return time.strftime(self.datefmt, self.converter(second))
+
+        self._identity_text, self._time_text = identity_text, time_text
 
     def format(self, record: logging.LogRecord) -> str:
         if not record.exc_info:
@@ -63,7 +61,7 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         return str(super().format(record))
 
     def _line(self, record: logging.LogRecord) -> str:
-        shown = _Shown(record.__dict__, project=self.project, version=self.version)
+        shown = {**_EMPTY, **vars(record), "project": self.project, "version": self.version}
         request = shown.get("context") or context.get_current()
         if request:
             values = request.get_logging_values()
@@ -73,10 +71,14 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         if record.levelno == logging.DEBUG and (suffix := self.conf.logging_debug_format_suffix):
             line = f"{line} {suffix}"
         if "%(asctime)" in line:
-            shown["asctime"] = self.formatTime(record, self.datefmt)
+            shown["asctime"] = (
+                self._time_text(int(record.created))
+                if self.datefmt
+                else self.formatTime(record, self.datefmt)
+            )
         if "%(isotime)" in line:
             self._compute_iso_time(record)
-            shown["isotime"] = record.__dict__["isotime"]
+            shown["isotime"] = vars(record)["isotime"]
         shown["message"] = record.getMessage()
         texts = (line % shown, record.exc_text, record.stack_info)
         return "\n".join(filter(None, texts))

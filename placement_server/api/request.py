@@ -35,6 +35,10 @@ _PLAIN_IN_PATH: Final = "/:=&?~#+!$,;'@()*[]{}<>|^`\\"
 _PLAIN_TEXT: Final = re.compile(r"[\w/:=&?,.~-]*", re.ASCII)
 """What most URIs consist of, which is shown as it is."""
 
+_REQUEST_ID: Final = re.compile(
+    r"req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+
 CALLER_KEY: Final = "placement_server.caller"
 """Where the authentication leaves the caller for the API."""
 
@@ -248,6 +252,12 @@ class Request:
         return "location", quote(url, safe="%/:=&?~#+!$,;'@()*[]")
 
 
+def global_request_id(environ: errors.Environ) -> str | None:
+    """Return the id that the client sent, if it has the form of one."""
+    inbound = environ.get("HTTP_X_OPENSTACK_REQUEST_ID")
+    return inbound if inbound and _REQUEST_ID.fullmatch(inbound) else None
+
+
 def shown_uri(environ: errors.Environ) -> str:
     """Return the path and query of a request for the log, printable so that none forges a line.
 
@@ -255,15 +265,15 @@ def shown_uri(environ: errors.Environ) -> str:
     """
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     query = environ.get("QUERY_STRING")
-    shown_path = _quote(path, _PLAIN_IN_PATH)
-    if query:
-        shown_path += "?" + _quote(query, _PLAIN_IN_PATH + "%")
-    return shown_path[:_URI_SHOWN]
+    uri = f"{path}?{query}" if query else path
+    if not _PLAIN_TEXT.fullmatch(uri):
+        uri = _quote(path, _PLAIN_IN_PATH)
+        if query:
+            uri += "?" + _quote(query, _PLAIN_IN_PATH + "%")
+    return uri[:_URI_SHOWN]
 
 
 def _quote(text: str, plain: str) -> str:
-    if _PLAIN_TEXT.fullmatch(text):
-        return text
     return quote(text[:_URI_SHOWN].encode("latin-1", "replace"), safe=plain)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from placement_server.negotiation.microversion import Microversion
 Headers = list[tuple[str, str]]
 
 _JSON_TYPE: Final = ("content-type", "application/json")
+_NO_CACHE: Final = ("cache-control", "no-cache")
 
 STATUS_LINES: Final = {
     200: "200 OK",
@@ -80,10 +82,14 @@ def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
     if version[1] < 15:
         return []
     moments = [change for change in changes if change is not None]
-    moment = max(moments).timestamp() if moments else time.time()
-    return [("last-modified", formatdate(moment, usegmt=True)), *no_cache_headers(version)]
+    second = int(max(moments).timestamp() if moments else time.time())
+    return [("last-modified", _http_date(second)), _NO_CACHE]
 
 
 def no_cache_headers(version: Microversion) -> Headers:
     """Return `cache-control` alone, from 1.15 on."""
-    return [("cache-control", "no-cache")] if version[1] >= 15 else []
+    return [_NO_CACHE] if version[1] >= 15 else []
+
+
+# of a fleet, the hosts that are asked about at a time
+_http_date: Final = functools.lru_cache(maxsize=1000)(functools.partial(formatdate, usegmt=True))

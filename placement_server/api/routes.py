@@ -10,10 +10,8 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oslo_context import context
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs.kept_values import KeptValues
@@ -36,6 +34,7 @@ from placement_server.api.request import (
     ROUTE_KEY,
     VERSION_KEY,
     Request,
+    global_request_id,
     shown_uri,
 )
 from placement_server.api.resources import (
@@ -156,17 +155,17 @@ class Route:
     extension: Microversion | None = None
 
 
-def _literals(segments: list[str]) -> tuple[int, tuple[str, ...]]:
-    return len(segments), tuple(segments[0::2])
-
-
 ALL_ROUTES: Final = tuple(
     Route(template, methods, version)
     for version, table in ((None, ROUTES), *EXTENSION_ROUTES.items())
     for template, methods in table.items()
 )
 
-_TABLE: Final = {_literals(route.template.split("/")[1:]): route for route in ALL_ROUTES}
+_TABLE: Final = {
+    (len(segments), *segments[0::2]): route
+    for route in ALL_ROUTES
+    for segments in [route.template.split("/")[1:]]
+}
 
 
 def find(path: str, *, extensions: Microversion | None) -> tuple[Route | None, list[str]]:
@@ -177,18 +176,17 @@ def find(path: str, *, extensions: Microversion | None) -> tuple[Route | None, l
     A trailing or doubled slash makes another, unknown path. The empty path, which is what a
     mount point without its slash yields, is the version document.
     """
-    segments = (path or "/").split("/")[1:]
+    # PostgreSQL has no text with U+0000, so no name that has one is ever found.
+    start, *segments = (path or "/").replace("\0", "\N{REPLACEMENT CHARACTER}").split("/")
     values = segments[1::2]
-    route = _TABLE.get(_literals(segments)) if all(values) and path[:1] in ("", "/") else None
+    route = _TABLE.get((len(segments), *segments[0::2])) if all(values) and not start else None
     if route is not None and route.extension is not None:
         route = route if extensions is not None and extensions >= route.extension else None
-    # PostgreSQL has no text with U+0000, so no name that has one is ever found.
-    return route, [value.replace("\0", "\N{REPLACEMENT CHARACTER}") for value in values]
+    return route, values
 
 
 LOG = logging.getLogger(__name__)
 
-_VARY: Final = ("vary", "openstack-api-version")
 _HEADER_KEPT: Final = 200
 """Characters of a header whose versions are remembered at most: a client may send random ones."""
 
@@ -213,7 +211,7 @@ class Dispatcher:
         versions: _Versions | None = None
         try:
             versions = _negotiate(environ)
-            environ[VERSION_KEY], environ[EXTENSIONS_KEY], _ = versions
+            environ[VERSION_KEY], environ[EXTENSIONS_KEY] = versions.shown, versions.extension
             _check_body_headers(environ)
             response = self._answer(environ, versions)
         except errors.ApiError as error:
@@ -240,7 +238,7 @@ class Dispatcher:
         body = response.body
         chunks = ([body] if body else []) if isinstance(body, bytes) else body
         headers = [*response.headers, *versions.headers]
-        if response.status != HTTPStatus.NOT_MODIFIED:
+        if response.status != 304:
             # there it would be the length of what is not sent
             headers.append(("content-length", str(sum(map(len, chunks)))))
         start_response(STATUS_LINES[response.status], headers)
@@ -280,21 +278,21 @@ class Dispatcher:
 
 def _author(environ: errors.Environ) -> Author:
     """Return who makes a request: by the id that the client gave it, where there is one."""
-    current = context.get_current()
-    sent_id = None if current is None else current.global_request_id
     caller: Caller | None = environ.get(CALLER_KEY)
     user_id = (caller.user_id if caller is not None else None) or ""
-    return Author(sent_id or environ[REQUEST_ID_KEY], user_id[:USER_LENGTH])
+    return Author(global_request_id(environ) or environ[REQUEST_ID_KEY], user_id[:USER_LENGTH])
 
 
 class _Versions(NamedTuple):
     """What a client and this server agree on.
 
     :ivar extension: the version of the extensions that the client asked for; None when it did not.
+    :ivar shown: the version in the log.
     :ivar headers: what answers say of it.
     """
 
     version: Microversion
+    shown: str
     extension: Microversion | None
     headers: Headers
 
@@ -306,7 +304,8 @@ def _known_versions(header: str) -> _Versions:
     text = f"{microversion.SERVICE_TYPE} {version}"
     if extension:
         text += f", {extensions.SERVICE_TYPE} {extension}"
-    return _Versions(version, extension, [("openstack-api-version", text), _VARY])
+    headers = [("openstack-api-version", text), ("vary", "openstack-api-version")]
+    return _Versions(version, str(version), extension, headers)
 
 
 def _negotiate(environ: errors.Environ) -> _Versions:

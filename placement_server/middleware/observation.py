@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
+import os
+import threading
 import time
-import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,13 @@ from oslo_context import context
 from prometheus_client import Counter, Histogram
 
 from placement_server import errors
-from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY, shown_uri
+from placement_server.api.request import (
+    REQUEST_ID_KEY,
+    ROUTE_KEY,
+    VERSION_KEY,
+    global_request_id,
+    shown_uri,
+)
 from placement_server.metrics import metrics
 
 if TYPE_CHECKING:
@@ -26,17 +32,6 @@ REQUEST_LOG = logging.getLogger("placement_server.requestlog")
 """Operators filter and scrape by this name."""
 
 _LINE: Final = '%s "%s %s" status: %s len: %s microversion: %s'
-
-_REQUEST_ID: Final = re.compile(
-    r"req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
-)
-
-
-def global_request_id(environ: errors.Environ) -> str | None:
-    """Return the id that the client sent, if it has the form of one."""
-    inbound = environ.get("HTTP_X_OPENSTACK_REQUEST_ID")
-    return inbound if inbound and _REQUEST_ID.fullmatch(inbound) else None
-
 
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 """All other methods, which a client may make up, are one in the metrics."""
@@ -67,10 +62,14 @@ class Observation:
 
     def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         start = time.perf_counter()
-        request_id = environ[REQUEST_ID_KEY] = f"req-{uuid.uuid4()}"
+        digits = os.urandom(16).hex()
+        # the form of a random UUID
+        request_id = environ[REQUEST_ID_KEY] = (
+            f"req-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+        )
         if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
-        context.RequestContext(request_id=request_id, global_request_id=global_request_id(environ))
+        _Context(request_id, global_request_id(environ))
         status, headers = "", []
 
         def start_and_record(
@@ -93,35 +92,78 @@ class Observation:
             )
             start_and_record(new_status, new_headers)
             chunks = [body]
-        self._count(environ, status, time.perf_counter() - start)
+        method = environ["REQUEST_METHOD"]
+        requests, request_seconds = _series(
+            method if method in _METHODS else "other", environ.get(ROUTE_KEY, "none"), status[:3]
+        )
+        requests.inc()
+        request_seconds.observe(time.perf_counter() - start)
         if REQUEST_LOG.isEnabledFor(logging.INFO):
-            self._log(environ, status, headers)
+            _log(environ, status, headers)
         return chunks
 
-    @staticmethod
-    def _count(environ: dict[str, Any], status: str, seconds: float) -> None:
-        method = environ["REQUEST_METHOD"]
-        if method not in _METHODS:
-            method = "other"
-        route = environ.get(ROUTE_KEY, "none")
-        requests, request_seconds = _series(method, route, status[:3])
-        requests.inc()
-        request_seconds.observe(seconds)
 
-    @staticmethod
-    def _log(environ: dict[str, Any], status: str, headers: list[tuple[str, str]]) -> None:
-        # it is among the last
-        lengths = (value for name, value in reversed(headers) if name.lower() == "content-length")
-        arguments = (
+class _Context(context.RequestContext):  # type: ignore[misc]
+    """The request of a thread, with no more than the lines of its log show."""
+
+    user_id: str | None = None
+    project_id: str | None = None
+
+    def __init__(self, request_id: str, global_request_id: str | None) -> None:
+        self.request_id, self.global_request_id = request_id, global_request_id
+        self.update_store()
+
+    def get_logging_values(self) -> dict[str, Any]:
+        """Return what formats of lines may name."""
+        return {
+            **_LOGGING_VALUES,
+            "request_id": self.request_id,
+            "global_request_id": self.global_request_id,
+            "user": self.user_id,
+            "project": self.project_id,
+            "project_id": self.project_id,
+            "user_identity": f"{self.user_id or '-'} {self.project_id or '-'} - - -",
+        }
+
+
+_LOGGING_VALUES: Final = context.RequestContext(overwrite=False).get_logging_values()
+
+
+class _LikeRecord(threading.local):
+    """A record of the request log, as all of one thread are but for its time and its arguments."""
+
+    def __init__(self) -> None:
+        self.attributes = vars(
+            # without the search for the caller
+            REQUEST_LOG.makeRecord(REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, (), None)
+        )
+
+
+_LIKE_RECORD: Final = _LikeRecord()
+
+
+def _log(environ: errors.Environ, status: str, headers: list[tuple[str, str]]) -> None:
+    length = "-"
+    # it is among the last
+    for name, value in reversed(headers):
+        if name.lower() == "content-length":
+            length = value
+            break
+    record, now = logging.LogRecord.__new__(logging.LogRecord), time.time()
+    like = _LIKE_RECORD.attributes
+    vars(record).update(
+        like,
+        created=now,
+        msecs=int(now % 1 * 1000) + 0.0,
+        relativeCreated=like["relativeCreated"] + (now - like["created"]) * 1000,
+        process=os.getpid(),
+        args=(
             environ.get("REMOTE_ADDR", "-"),
             environ["REQUEST_METHOD"],
             shown_uri(environ),
             status[:3],
-            next(lengths, "-"),
+            length,
             environ.get(VERSION_KEY, "-"),
-        )
-        # without the search for the caller
-        record = REQUEST_LOG.makeRecord(
-            REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, arguments, None
-        )
-        REQUEST_LOG.handle(record)
+        ),
+    )
+    REQUEST_LOG.handle(record)

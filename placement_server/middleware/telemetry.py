@@ -14,9 +14,13 @@ from oslo_config import cfg
 
 from compute_agent.programs.tracing import OpenTelemetryMissing, new_provider
 from placement_server import __version__
-from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY
+from placement_server.api.request import (
+    REQUEST_ID_KEY,
+    ROUTE_KEY,
+    VERSION_KEY,
+    global_request_id,
+)
 from placement_server.conf import InvalidConfiguration
-from placement_server.middleware.observation import global_request_id
 from placement_server.store.store import Store
 
 if TYPE_CHECKING:

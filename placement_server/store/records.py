@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 MAX_INT: Final = 2147483647
 
@@ -30,8 +30,7 @@ KEEP: Final = Keep.KEEP
 ANY: Final = AnyGeneration.ANY
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(NamedTuple):
     """A resource provider. `id` and `root_id` never leave the server."""
 
     id: int
@@ -49,8 +48,7 @@ class Provider:
         return self.updated_at or self.created_at
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryRecord:
+class InventoryRecord(NamedTuple):
     """The amount of a resource class that a provider has, and the portions of claims on it."""
 
     total: int
@@ -61,16 +59,14 @@ class InventoryRecord:
     allocation_ratio: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class StoredInventory:
+class StoredInventory(NamedTuple):
     """An inventory as stored in the database."""
 
     record: InventoryRecord
     last_modified: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationRow:
+class AllocationRow(NamedTuple):
     """One allocation: an amount of one class of one provider, held by one consumer."""
 
     provider_uuid: str
@@ -108,8 +104,7 @@ class ConsumerWrite:
     expected_generation: int | Literal[AnyGeneration.ANY] | None = ANY
 
 
-@dataclass(frozen=True, slots=True)
-class NameRow:
+class NameRow(NamedTuple):
     """A trait or resource class by name."""
 
     id: int

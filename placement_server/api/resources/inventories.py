@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -27,8 +26,6 @@ from placement_server.store.records import InventoryRecord, Provider, StoredInve
 _MAX_NUMBER: Final = 3.40282e38
 """The largest single-precision number: the column of the allocation ratio is one, and no other
 column takes more."""
-
-_FIELDS: Final = tuple(field.name for field in dataclasses.fields(InventoryRecord))
 
 
 def list_(request: Request) -> Response:
@@ -209,7 +206,7 @@ def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
     """Return the record that a body describes, with defaults for the fields that it lacks."""
     if not isinstance(body, dict):
         raise _malformed_error(resource_class, f"{body!r} is not of type 'object'")
-    fields = {name: body[name] for name in _FIELDS if name in body}
+    fields = {name: body[name] for name in InventoryRecord._fields if name in body}
     if "total" not in fields:
         raise _malformed_error(resource_class, "'total' is a required property")
     for name, value in fields.items():
@@ -248,10 +245,6 @@ def _stored_inventories(
         raise no_such_provider_for(provider_uuid, " : ") from error
 
 
-def _fields(record: InventoryRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _FIELDS}
-
-
 def _inventories_response(
     request: Request,
     provider: Provider,
@@ -264,7 +257,7 @@ def _inventories_response(
     return json_response(
         {
             "resource_provider_generation": provider.generation,
-            "inventories": {name: _fields(record) for name, record in by_class.items()},
+            "inventories": {name: record._asdict() for name, record in by_class.items()},
         },
         *headers,
     )
@@ -279,7 +272,7 @@ def _inventory_response(
     status: int = 200,
 ) -> Response:
     return json_response(
-        {**_fields(record), "resource_provider_generation": provider.generation},
+        {**record._asdict(), "resource_provider_generation": provider.generation},
         *headers,
         *cache_headers(request.version, changed_at),
         status=status,

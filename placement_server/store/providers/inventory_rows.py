@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +42,7 @@ class HeldInventory(NamedTuple):
     used: int
 
 
-_WRITTEN: Final = tuple(field.name for field in dataclasses.fields(InventoryRecord))
+_WRITTEN: Final = InventoryRecord._fields
 _STORED: Final = (
     resource_classes.c.name,
     *(_C[name] for name in _WRITTEN),
@@ -233,4 +232,4 @@ def stored_ratio(tx: ReadTransaction, ratio: float) -> float:
 
 def _columns(record: InventoryRecord, ratio: float) -> dict[str, Any]:
     capacity = usable(record.total, record.reserved, ratio)
-    return dataclasses.asdict(record) | {"allocation_ratio": ratio, "capacity": capacity}
+    return record._asdict() | {"allocation_ratio": ratio, "capacity": capacity}

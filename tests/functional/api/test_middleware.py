@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from oslo_context import context
 
 from placement_server.middleware import monitoring
 from placement_server.store.changes import snapshot
@@ -163,6 +164,35 @@ def test_a_request_is_one_printable_line_of_the_log(
     (record,) = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
     assert record.getMessage().isprintable()
     assert record.getMessage().count('"') == 2
+
+
+def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
+    api: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
+    shown_values: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        api.get(RP, token="me:mine")
+        current = context.get_current()
+        assert current is not None
+        shown_values.append(current.get_logging_values())
+
+    thread = threading.Thread(target=ask, name="a thread of the server")
+    thread.start()
+    thread.join()
+    usual = logging.LogRecord("", 0, "", 0, "", (), None)
+    (record,) = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
+    assert vars(record).keys() >= vars(usual).keys()
+    assert (record.threadName, record.thread) == (thread.name, thread.ident)
+    assert record.process == usual.process
+    for time in ("created", "relativeCreated"):
+        assert 0 <= getattr(usual, time) - getattr(record, time) < 60_000
+    [values] = shown_values
+    expected = context.RequestContext(
+        user_id="me", project_id="mine", request_id=values["request_id"], overwrite=False
+    )
+    assert values == expected.get_logging_values()
 
 
 def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(
