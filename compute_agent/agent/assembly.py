@@ -16,7 +16,7 @@ from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.files.places import naming_places
 from compute_agent.conf.networks import physnet_group
 from compute_agent.drift.audit import Auditor
-from compute_agent.drift.healing.configured import check_healing
+from compute_agent.drift.instances.source import check_healing
 from compute_agent.drift.repair import HealedKinds
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import Connection

@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
 from compute_agent.drift.audit import Drift, End, Treatment
+from compute_agent.drift.instances.source import check_healing
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 if TYPE_CHECKING:
+    from oslo_config import cfg
+
     from compute_agent.drift.healing.remedies import Remedies
+    from compute_agent.placement.transports.transport import Transport
+    from compute_agent.state.ledger import Ledger
+    from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -33,10 +39,23 @@ class HealedKinds(NamedTuple):
     missing_consumers: bool = False
 
 
-class _Work(NamedTuple):
-    root: str
-    orphans: frozenset[str]
-    missing_consumers: frozenset[str]
+@contextmanager
+def open_remedies(
+    conf: cfg.ConfigOpts, driver: ComputeDriver, ledger: Ledger, way: Transport | None = None
+) -> Iterator[Remedies]:
+    """Yield the remedies for the drift of an agent, as it is configured.
+
+    :param way: transport to placement, instead of the configured one.
+    :raises InvalidConfiguration: the source of instances cannot be used.
+    """
+    # loaded for an agent that has something to heal
+    from compute_agent.drift.healing.remedies import Remedies
+    from compute_agent.placement.transports.keystone import KeystoneTransport
+
+    # a reload reports a fault and goes on, so it is checked again
+    check_healing(conf)
+    with ExitStack() as closing:
+        yield Remedies(conf, driver, ledger, way or KeystoneTransport.from_conf(conf), closing)
 
 
 @dataclass(slots=True, eq=False)
@@ -52,15 +71,14 @@ class DriftHealing:
     healed_kinds: Callable[[], HealedKinds]
     on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None
     _condition: threading.Condition = field(default_factory=threading.Condition, init=False)
-    _waiting_work: dict[str, _Work] = field(default_factory=dict, init=False)
+    _waiting_work: dict[str, tuple[str, Drift]] = field(default_factory=dict, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
 
     def take_over(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
         enabled_kinds = self.healed_kinds()
-        work = _Work(
-            root,
+        work = Drift(
             drift.orphans if enabled_kinds.orphans else frozenset(),
             drift.missing_consumers if enabled_kinds.missing_consumers else frozenset(),
         )
@@ -68,7 +86,7 @@ class DriftHealing:
             self._waiting_work.pop(node, None)
             if not work.orphans and not work.missing_consumers:
                 return
-            self._waiting_work[node] = work
+            self._waiting_work[node] = root, work
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="healing", daemon=True)
                 self._thread.start()
@@ -81,8 +99,9 @@ class DriftHealing:
     def _run(self) -> None:
         try:
             with self.remedies() as remedies:
-                while (next_ := self._next()) is not None:
-                    self._treat(*next_, remedies)
+                while waiting_work := self._next():
+                    node, (root, work) = waiting_work
+                    self._treat(node, root, work, remedies)
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
             self._log_failure("What audits found", error)
         else:
@@ -93,24 +112,22 @@ class DriftHealing:
                 self._thread = None
                 self._condition.notify_all()
 
-    def _next(self) -> tuple[str, _Work] | None:
+    def _next(self) -> tuple[str, tuple[str, Drift]] | None:
         with self._condition:
-            if not self._waiting_work:
-                return None
-            return self._waiting_work.popitem()
+            return self._waiting_work.popitem() if self._waiting_work else None
 
-    def _treat(self, node: str, work: _Work, remedies: Remedies) -> None:
+    def _treat(self, node: str, root: str, work: Drift, remedies: Remedies) -> None:
         healed_consumers: set[str] = set()
         if work.orphans:
             healed_consumers |= self._apply_remedy(
-                node, "orphans", remedies.delete_gone, work.root, work.orphans
+                node, "orphans", remedies.delete_gone, root, work.orphans
             )
         if work.missing_consumers:
             healed_consumers |= self._apply_remedy(
                 node, "instances", remedies.allocate, node, work.missing_consumers
             )
         if healed_consumers:
-            self.on_healed(node, work.root, frozenset(healed_consumers))
+            self.on_healed(node, root, frozenset(healed_consumers))
 
     def _apply_remedy(
         self,

@@ -182,7 +182,7 @@ def run(namespace: argparse.Namespace) -> int:
         from compute_agent.agent.agent import Agent
         from compute_agent.cmd.agent import logging_setup
         from compute_agent.daemon import tracing
-        from compute_agent.drift.healing import configured
+        from compute_agent.drift import repair
         from compute_agent.placement.transports.keystone import KeystoneTransport
 
     conf = program.configuration(namespace)
@@ -195,7 +195,7 @@ def run(namespace: argparse.Namespace) -> int:
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
         garbage_collection.keep_what_is_loaded()
         return Agent(
-            conf, parts, remedies=lambda: configured.remedies(conf, parts.driver, parts.ledger)
+            conf, parts, remedies=lambda: repair.open_remedies(conf, parts.driver, parts.ledger)
         ).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)

@@ -17,10 +17,10 @@ from compute_agent.cmd.manage.options import BadArgument, configuration, transpo
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.healing.healer import Healer, Outcome, State, healer_of
-from compute_agent.drift.healing.run import Heal, HealResult
-from compute_agent.drift.instances import configured
+from compute_agent.drift.healing.run import HealResult, heal_all
 from compute_agent.drift.instances.agents import AgentsOnBus
-from compute_agent.drift.instances.instance import Instance, PortSource, devices_of
+from compute_agent.drift.instances.instance import Instance, devices_of
+from compute_agent.drift.instances.source import PortSource, catalogue_of
 from compute_agent.report.client import ReportClient
 from compute_agent.virt.driver import InstanceDevices
 
@@ -44,7 +44,7 @@ def heal_allocations(namespace: argparse.Namespace) -> int:
     conf = configuration(namespace)
     with ExitStack() as closing:
         bars = closing.enter_context(progress_bars())
-        catalogue, ports = configured.catalogue(conf, namespace.instances)
+        catalogue, ports = catalogue_of(conf, namespace.instances)
         if namespace.cell and catalogue.name == "nova":
             raise errors.InvalidConfiguration(
                 "--cell: Nova's API does not have the cells of instances. Leave it out, or name a "
@@ -53,7 +53,7 @@ def heal_allocations(namespace: argparse.Namespace) -> int:
         agents = DevicesFromAgents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)
-        result = Heal(
+        result = heal_all(
             catalogue,
             healer,
             max_count=namespace.max_count,
@@ -61,11 +61,11 @@ def heal_allocations(namespace: argparse.Namespace) -> int:
             cell=namespace.cell,
             dry_run=namespace.dry_run,
             say=bars.show,
-        ).run()
+        )
     if namespace.json:
         print(json.dumps(_document(result, namespace, catalogue.name), indent=2))
     else:
-        _print(result, namespace, healer.name_of)
+        _print(result, namespace, healer.directory.name)
     return _status(result, dry_run=namespace.dry_run)
 
 

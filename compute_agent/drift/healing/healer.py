@@ -16,7 +16,6 @@ from compute_agent.drift.instances.instance import (
     Instance,
     Port,
     PortNotWritten,
-    PortSource,
     PortsUnreadable,
 )
 from compute_agent.placement import provider_directory
@@ -41,6 +40,7 @@ from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from compute_agent.drift.instances.source import PortSource
     from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient
@@ -87,43 +87,27 @@ class Outcome:
     owner_changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HealingOptions:
-    """How instances are healed.
-
-    :ivar force: take away what nothing asks for.
-    :ivar ports: heal what ports need too.
-    """
-
-    request: flavor.RequestOptions = field(default_factory=flavor.RequestOptions)
-    force: bool = False
-    ports: bool = True
-
-
+@dataclass(slots=True, eq=False)
 class Healer:
     """Heals one instance at a time.
 
-    :param ports: who knows, and may write, the ports of instances.
+    :ivar ports: who knows, and may write, the ports of instances.
+    :ivar request_options: how a need is made of a flavor.
+    :ivar force: take away what nothing asks for.
+    :ivar with_ports: heal what ports need too.
     """
 
-    def __init__(
-        self,
-        report: ReportClient,
-        directory: ProviderDirectory,
-        placing: Placing,
-        ports: PortSource,
-        options: HealingOptions,
-    ) -> None:
-        self._report = report
-        self._directory = directory
-        self._placing = placing
-        self._ports = ports
-        self._options = options
-        self._roots = {provider.name: provider.uuid for provider in directory.roots}
+    report: ReportClient
+    directory: ProviderDirectory
+    placing: Placing
+    ports: PortSource
+    request_options: flavor.RequestOptions
+    force: bool
+    with_ports: bool
+    _roots: Mapping[str, str] = field(init=False)
 
-    def name_of(self, provider: str) -> str:
-        """Return the name of a provider, or its uuid where it is not known."""
-        return self._directory.name(provider)
+    def __post_init__(self) -> None:
+        self._roots = {provider.name: provider.uuid for provider in self.directory.roots}
 
     def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
         """Bring an instance's allocations to what it needs, or report why not.
@@ -142,7 +126,7 @@ class Healer:
             detail = f"placement has no root provider named {instance.provider_name!r}"
             return Outcome(instance, State.NO_NODE, detail)
         try:
-            ports = self._ports.of(instance) if self._options.ports else ()
+            ports = self.ports.of(instance) if self.with_ports else ()
             return self._heal_on(instance, root, ports, dry_run=dry_run)
         except PortsUnreadable as error:
             return Outcome(instance, State.PORTS_UNREADABLE, str(error))
@@ -166,15 +150,15 @@ class Healer:
         self, instance: Instance, root: str, ports: Sequence[Port], *, dry_run: bool
     ) -> Outcome:
         spec = self._spec(instance, ports)
-        need = flavor.request_of(spec, self._options.request)
-        record = self._report.placement.allocations.get_allocs_for_consumer(instance.uuid)
+        need = flavor.request_of(spec, self.request_options)
+        record = self.report.placement.allocations.get_allocs_for_consumer(instance.uuid)
         held_amounts = of_record(record)
         here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
         fixed_providers = {
             suffix: uuid for port in ports for suffix, uuid in port.port_providers.items()
         }
         coverage = cover(
-            need, here, fixed_providers=fixed_providers, may_serve=self._placing.may_serve
+            need, here, fixed_providers=fixed_providers, may_serve=self.placing.may_serve
         )
         elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
         surplus = without_zeros(add(coverage.surplus, elsewhere))
@@ -182,7 +166,7 @@ class Healer:
         if coverage.missing_request is None:
             return self._settle(found_instance, PlacedResources(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
-        places = self._placing.places(instance, spec, root, coverage, fixed_providers)
+        places = self.placing.places(instance, spec, root, coverage, fixed_providers)
         for place in islice(places, PLACES_TRIED):
             outcome = self._settle(found_instance, place, dry_run=dry_run)
             if outcome.state is not State.FAILED:
@@ -191,7 +175,7 @@ class Healer:
 
     def _settle(self, reading: _ReadInstance, place: PlacedResources, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
-        rest = {} if self._options.force else reading.surplus
+        rest = {} if self.force else reading.surplus
         after = without_zeros(add(reading.coverage.kept_amounts, rest, place.amounts))
         profiles = self._profiles(reading, {**reading.coverage.mappings, **place.mappings})
         outcome = Outcome(
@@ -204,7 +188,7 @@ class Healer:
             owner_changed=reading.owner_changed,
         )
         has_changed = after != reading.held_amounts or reading.owner_changed
-        unbound = profiles if self._ports.writable else ()
+        unbound = profiles if self.ports.writable else ()
         if not has_changed and not unbound:
             return replace(outcome, state=State.WHOLE, bindings={})
         if dry_run:
@@ -222,7 +206,7 @@ class Healer:
         written_ports: list[Port] = []
         try:
             for port, profile in profiles:
-                self._ports.bind(port, profile)
+                self.ports.bind(port, profile)
                 written_ports.append(port)
             refusal = self._put(reading, outcome.after) if has_changed else None
         except PortNotWritten as error:
@@ -244,12 +228,12 @@ class Healer:
             "project_id": reading.instance.spec.project_id,
             "user_id": reading.instance.spec.user_id,
         }
-        if self._placing.knows_types and record.get("consumer_type", UNTYPED) == UNTYPED:
+        if self.placing.knows_types and record.get("consumer_type", UNTYPED) == UNTYPED:
             record["consumer_type"] = INSTANCE
-        answer = self._report.placement.allocations.put_allocations(reading.instance.uuid, record)
+        answer = self.report.placement.allocations.put_allocations(reading.instance.uuid, record)
         if answer is None:
             return None
-        where = self._directory.name(answer.provider) if answer.provider else "a provider"
+        where = self.directory.name(answer.provider) if answer.provider else "a provider"
         return (
             f"placement has no room for {answer.resource_class or 'a resource class'} on {where} "
             f"({answer.provider or 'which it does not name'}): {answer.detail}"
@@ -265,7 +249,7 @@ class Healer:
         unrestored_ports = {}
         for port in written_ports:
             try:
-                self._ports.bind(port, port.profile)
+                self.ports.bind(port, port.profile)
             except PortNotWritten as error:
                 unrestored_ports[port.uuid] = str(error)
         if not unrestored_ports:
@@ -294,11 +278,11 @@ class Healer:
         return profiles
 
     def _is_here(self, provider: str, root: str) -> bool:
-        return self._directory.root(provider) == root or self._directory.is_shared(provider)
+        return self.directory.root(provider) == root or self.directory.is_shared(provider)
 
     def _spec(self, instance: Instance, ports: Sequence[Port]) -> RequestSpec:
         spec = instance.spec_with(ports)
-        if self._options.request.pci_aliases is not None:
+        if self.request_options.pci_aliases is not None:
             return spec
         # devices by alias are not counted in placement, so nothing is to be held for them
         extra_specs = {
@@ -362,5 +346,4 @@ def healer_of(
         devices_of,
         overcommit=overcommit,
     )
-    options = HealingOptions(request=request, force=force, ports=with_ports)
-    return Healer(report, directory, placing, ports, options)
+    return Healer(report, directory, placing, ports, request, force, with_ports)

@@ -18,8 +18,7 @@ from compute_agent.claims.guests import presence
 from compute_agent.drift import orphans
 from compute_agent.drift.audit import End, Treatment
 from compute_agent.drift.healing.healer import State, healer_of
-from compute_agent.drift.instances.configured import catalogue as configured_catalogue
-from compute_agent.drift.instances.configured import listing_source
+from compute_agent.drift.instances.source import catalogue_of, listing_source
 from compute_agent.drift.orphans import Judgement, Verdict
 from compute_agent.drift.wording import allocations
 from compute_agent.placement import provider_directory
@@ -30,8 +29,12 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.drift.healing.healer import Healer
-    from compute_agent.drift.instances.instance import InstanceCatalogue, PortSource
-    from compute_agent.drift.instances.source import InstanceSource, Listing
+    from compute_agent.drift.instances.source import (
+        InstanceCatalogue,
+        InstanceSource,
+        Listing,
+        PortSource,
+    )
     from compute_agent.placement.consumers import Consumer
     from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.placement.transports.transport import Transport
@@ -103,7 +106,7 @@ class Remedies:
 
         :raises ComputeAgentError: nobody could be asked.
         """
-        catalogue, ports = configured_catalogue(self.conf)
+        catalogue, ports = catalogue_of(self.conf)
         for uuid in sorted(instances):
             try:
                 yield self._allocate_for(node, uuid, catalogue, ports)
@@ -135,7 +138,7 @@ class Remedies:
             )
         outcome = self._healer.heal(instance, dry_run=False)
         if outcome.state is State.HEALED:
-            new_amounts = allocations(outcome.after, self._healer.name_of)
+            new_amounts = allocations(outcome.after, self._healer.directory.name)
             return Treatment(
                 uuid, End.HEALED, f"runs here and held nothing; now it holds {new_amounts}."
             )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from compute_agent import errors
 from compute_agent.drift.healing.healer import Healer, Outcome, State
-from compute_agent.drift.instances.instance import Instance, InstanceCatalogue
+from compute_agent.drift.instances.source import InstanceCatalogue
 
 
 class NoSuchInstance(errors.ComputeAgentError):
@@ -36,68 +36,49 @@ class HealResult:
         """How many of the reported instances came to each end."""
         return Counter(outcome.state for outcome in self.outcomes)
 
-    def having(self, state: State) -> list[Outcome]:
-        """Return the outcomes of one kind."""
-        return [outcome for outcome in self.outcomes if outcome.state is state]
 
+def heal_all(
+    catalogue: InstanceCatalogue,
+    healer: Healer,
+    *,
+    max_count: int | None = None,
+    only: str | None = None,
+    cell: str = "",
+    dry_run: bool = False,
+    say: Callable[[str], None],
+) -> HealResult:
+    """Heal instances; what one fails of does not keep the others from being healed.
 
-@dataclass(frozen=True, slots=True)
-class Heal:
-    """One run over a source of instances.
-
-    :ivar max_count: how many are healed at most; None: all.
-    :ivar only: the uuid of the only one that is healed.
-    :ivar cell: those of one cell; empty: of all.
-    :ivar say: receives how many instances were looked at.
+    :param max_count: how many are healed at most; None: all.
+    :param only: the uuid of the only one that is healed.
+    :param cell: those of one cell; empty: of all.
+    :param say: receives how many instances were looked at.
+    :raises NoSuchInstance: the one that was asked for does not exist.
+    :raises ComputeAgentError: the source cannot be used; nothing was changed.
     """
-
-    catalogue: InstanceCatalogue
-    healer: Healer
-    max_count: int | None = None
-    only: str | None = None
-    cell: str = ""
-    dry_run: bool = False
-    say: Callable[[str], None] = lambda _text: None
-
-    def run(self) -> HealResult:
-        """Heal; what one instance fails of does not keep the others from being healed.
-
-        :raises NoSuchInstance: the one that was asked for does not exist.
-        :raises ComputeAgentError: the source cannot be used; nothing was changed.
-        """
-        result = HealResult()
-        try:
-            for instance in self._instances():
-                result.looked_at += 1
-                if not self._heal_instance(instance, result):
-                    break
-        except errors.ComputeAgentError as error:
-            if not result.looked_at:
-                raise
-            # what was done until now is to be reported
-            result.failure = error
-        if self.only is not None and not result.looked_at:
-            raise NoSuchInstance(
-                f"The source of instances ({self.catalogue.name}) knows no instance "
-                f"{self.only}. Nothing was changed."
-            )
-        return result
-
-    def _heal_instance(self, instance: Instance, result: HealResult) -> bool:
-        """Heal one instance; whether to go on."""
-        bound = self.max_count
-        is_full = bound is not None and result.counts[State.HEALED] >= bound
-        outcome = self.healer.heal(instance, dry_run=self.dry_run or is_full)
-        if is_full and outcome.state is State.HEALED:
-            result.more = True
-            return False
-        if outcome.state is not State.WHOLE or outcome.surplus:
-            result.outcomes.append(outcome)
-        if result.looked_at % 50 == 0:
-            self.say(f"{result.looked_at} instances looked at")
-        return True
-
-    def _instances(self) -> Iterator[Instance]:
-        for instance in self.catalogue.instances(self.only):
-            if not self.cell or instance.cell == self.cell:
-                yield instance
+    result = HealResult()
+    try:
+        for instance in catalogue.instances(only):
+            if cell and instance.cell != cell:
+                continue
+            result.looked_at += 1
+            is_full = max_count is not None and result.counts[State.HEALED] >= max_count
+            outcome = healer.heal(instance, dry_run=dry_run or is_full)
+            if is_full and outcome.state is State.HEALED:
+                result.more = True
+                break
+            if outcome.state is not State.WHOLE or outcome.surplus:
+                result.outcomes.append(outcome)
+            if result.looked_at % 50 == 0:
+                say(f"{result.looked_at} instances looked at")
+    except errors.ComputeAgentError as error:
+        if not result.looked_at:
+            raise
+        # what was done until now is to be reported
+        result.failure = error
+    if only is not None and not result.looked_at:
+        raise NoSuchInstance(
+            f"The source of instances ({catalogue.name}) knows no instance {only}. Nothing was "
+            "changed."
+        )
+    return result

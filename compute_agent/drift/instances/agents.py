@@ -16,10 +16,13 @@ from compute_agent import errors
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import BusServer, check_broker
 from compute_agent.daemon.bus_state import fault_of
+from compute_agent.drift.instances.source import Listing
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+    from compute_agent.placement.provider_directory import ProviderDirectory
 
 LOG = logging.getLogger(__name__)
 
@@ -228,6 +231,51 @@ class AgentsOnBus:
                 f"The message bus is {state}, so the agents cannot be asked: {why}. Check "
                 "[DEFAULT]transport_url, and that its broker runs."
             ) from error
+
+
+class AgentsSource:
+    """What all hosts list, and what schedulers claimed for lately: it may be on its way.
+
+    It knows nothing of migrations, and nothing of hosts that are silent.
+    """
+
+    name = "agents"
+
+    def __init__(
+        self, agents: AgentsOnBus, say: Callable[[str], None] = lambda _text: None
+    ) -> None:
+        self._agents = agents
+        self._say = say
+
+    def look(self, directory: ProviderDirectory) -> Listing:
+        """Find the agents and ask each for its instances."""
+        roots = {
+            provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
+        }
+        self._agents.ask_schedulers()
+        self._say("waiting for the agents to announce themselves")
+        roots_of_host = self._agents.hosts(directory.hosts)
+        self._say(f"asking {len(roots_of_host)} agents for their instances")
+        answers = self._agents.instances(sorted(roots_of_host))
+        by_host = answers.instances
+        answered_hosts = {host: roots_of_host[host] for host in by_host}
+        heard_roots = frozenset().union(*answered_hosts.values())
+        untold = {
+            root: why
+            for host, why in sorted(answers.refusals.items())
+            for root in roots_of_host[host] - heard_roots
+        }
+        return Listing(
+            known_consumers=self._agents.recent_claims().union(*by_host.values()),
+            by_host=by_host,
+            roots=answered_hosts,
+            silent=frozenset(roots - heard_roots),
+            untold=untold,
+        )
+
+    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
+        """Every agent lists all it runs."""
+        return True
 
 
 class _AnnouncementCollector:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.drift.instances.instance import Instance, instance_of
+from compute_agent.drift.instances.instance import Instance, Port, PortNotWritten, instance_of
+from compute_agent.drift.instances.source import Listing
+from compute_agent.placement.provider_directory import ProviderDirectory
 from compute_agent.request.errors import InvalidRequest
 
 Line = str | Mapping[str, Any]
@@ -27,14 +29,19 @@ class InstanceFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def uuids(self) -> frozenset[str]:
-        """Return the uuid of every line.
+    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
+        """List the uuid of every line: all instances and unfinished migrations of the whole cloud.
 
         :raises InvalidConfiguration: the file cannot be read, or a line is neither form.
         """
-        return frozenset(
+        known_uuids = frozenset(
             line if isinstance(line, str) else str(line["uuid"]) for _number, line in self._lines()
         )
+        return Listing(known_uuids, complete=True, knows_migrations=True)
+
+    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
+        """Return True: the file has all there is."""
+        return True
 
     def instances(self, only: str | None = None) -> Iterator[Instance]:
         """Yield the instances that are described; a bare uuid does not describe its needs.
@@ -86,3 +93,20 @@ class InstanceFile:
         return errors.InvalidConfiguration(
             f"The file of instances {self._path}, line {number}: {what}. Nothing was changed."
         )
+
+
+class DescribedPorts:
+    """Ports as the source of instances described them, which nobody can write."""
+
+    writable = False
+
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """Return the ports of the description."""
+        return instance.ports
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:  # noqa: ARG002 - as above
+        """Refuse.
+
+        :raises PortNotWritten: always.
+        """
+        raise PortNotWritten(f"Port {port.uuid} is known from a description only.")

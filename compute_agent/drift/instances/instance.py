@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid as uuidlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from compute_agent import errors
 from compute_agent.discovery.facts import pci_address
@@ -80,62 +80,12 @@ class Instance:
         return replace(self.spec, requested_groups=groups, same_subtree=together)
 
 
-class InstanceCatalogue(Protocol):
-    """Source of instances with what they need."""
-
-    name: str
-
-    def instances(self, only: str | None = None) -> Iterator[Instance]:
-        """Every instance, or the one of uuid `only`; nothing where there is no such.
-
-        :raises ComputeAgentError: they cannot be read.
-        """
-
-
-class PortSource(Protocol):
-    """Source of the ports of instances.
-
-    :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.
-    """
-
-    writable: bool
-
-    def of(self, instance: Instance) -> tuple[Port, ...]:
-        """Return the ports of an instance that need resources.
-
-        :raises PortsUnreadable: it is not known which.
-        """
-
-    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
-        """Give a port another binding profile.
-
-        :raises PortNotWritten: it has the one it had.
-        """
-
-
 class PortsUnreadable(errors.ComputeAgentError):
     """The ports of an instance cannot be read, so that what it needs is not known."""
 
 
 class PortNotWritten(errors.ComputeAgentError):
     """A port's binding profile could not be written."""
-
-
-class DescribedPorts:
-    """Ports as the source of instances described them, which nobody can write."""
-
-    writable = False
-
-    def of(self, instance: Instance) -> tuple[Port, ...]:
-        """Return the ports of the description."""
-        return instance.ports
-
-    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:  # noqa: ARG002 - as above
-        """Refuse.
-
-        :raises PortNotWritten: always.
-        """
-        raise PortNotWritten(f"Port {port.uuid} is known from a description only.")
 
 
 def instance_of(body: Mapping[str, Any]) -> Instance:

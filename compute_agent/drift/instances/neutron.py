@@ -26,11 +26,6 @@ class NeutronPorts:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    @classmethod
-    def from_conf(cls, conf: Any) -> NeutronPorts:
-        """As the group `[neutron]` says."""
-        return cls(Service(conf, "neutron", "Neutron", version="/v2.0"))
-
     def of(self, instance: Instance) -> tuple[Port, ...]:
         """Return the ports of an instance that ask for resources.
 

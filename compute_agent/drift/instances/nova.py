@@ -24,143 +24,55 @@ UNSETTLED: Final = ("BUILD", "RESIZE", "VERIFY_RESIZE", "REVERT_RESIZE", "MIGRAT
 ENDED: Final = ("completed", "confirmed", "reverted", "failed", "cancelled", "done")
 
 
-class Compute:
-    """The Compute API."""
+class Nova:
+    """The Compute API, as a source of instances and of what they need.
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._is_checked = False
-
-    @classmethod
-    def from_conf(cls, conf: Any) -> Compute:
-        """As the group `[nova]` says."""
-        return cls(Service(conf, "nova", "Nova"))
-
-    def servers(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the servers of all projects.
-
-        :raises ServiceUnusable: they cannot be read.
-        """
-        self._negotiate()
-        servers = self._service.pages(
-            "/servers/detail", "servers", "Listing the servers", all_tenants="1", limit=PAGE
-        )
-        yield from map(_server, servers)
-
-    def server(self, uuid: str) -> Mapping[str, Any] | None:
-        """One server, None where there is none.
-
-        :raises ServiceUnusable: it cannot be read.
-        """
-        self._negotiate()
-        try:
-            body = self._service.get(f"/servers/{uuid}", f"Reading server {uuid}")
-        except ServiceUnusable as error:
-            if error.status == 404:
-                return None
-            raise
-        server = body.get("server")
-        if not isinstance(server, dict):
-            raise _not_understood("server", body)
-        return _server(server)
-
-    def unfinished_migrations(self) -> list[Mapping[str, Any]]:
-        """Return the migrations, resizes and evacuations under way, with those in error.
-
-        :raises ServiceUnusable: they cannot be read.
-        """
-        self._negotiate()
-        migrations = self._service.pages(
-            "/os-migrations", "migrations", "Listing the migrations", limit=PAGE
-        )
-        return [migration for migration in migrations if migration.get("status") not in ENDED]
-
-    def hypervisors(self) -> Iterator[Mapping[str, Any]]:
-        """Return the nodes of all compute services; their ids are the uuids of root providers.
-
-        :raises ServiceUnusable: they cannot be read.
-        """
-        self._negotiate()
-        yield from self._service.pages(
-            "/os-hypervisors/detail", "hypervisors", "Listing the hypervisors", limit=PAGE
-        )
-
-    def _negotiate(self) -> None:
-        if self._is_checked:
-            return
-        body = self._service.get("", "Asking Nova for its versions")
-        try:
-            major, minor = str(body["version"]["version"]).split(".")
-            newest = (int(major), int(minor))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ServiceUnusable(
-                "Asking Nova for its versions failed: its answer names none. The endpoint of "
-                "group [nova] must be that of the Compute API v2.1."
-            ) from error
-        text = ".".join(map(str, VERSION))
-        if newest < VERSION:
-            raise ServiceUnusable(
-                f"Nova offers microversions up to {major}.{minor}; {text} is needed, which came "
-                "with 2025.1."
-            )
-        self._is_checked = True
-        self._service.headers["OpenStack-API-Version"] = f"compute {text}"
-        self._service.headers["X-OpenStack-Nova-API-Version"] = text
-
-
-class NovaByUuid:
-    """Nova, asked for each suspect by itself: its lists are long, and suspects are few."""
+    :param is_for_few: whether suspects are few, each of which is asked for by itself: the lists of
+        Nova are long.
+    """
 
     name = "nova"
 
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
-
-    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
-        """List what cannot be asked for: migrations, with those in error, and whom they move.
-
-        :raises ServiceUnusable: they cannot be listed.
-        """
-        migrations = self._compute.unfinished_migrations()
-        moving_uuids = {
-            str(migration[key]) for migration in migrations for key in ("uuid", "instance_uuid")
-        }
-        return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
-
-    def is_gone(self, uuid: str) -> bool:
-        """Return whether no server of a uuid exists.
-
-        A list leaves out servers of cells that are down, and those that a page break hides.
-
-        :raises ServiceUnusable: it is not known.
-        """
-        return self._compute.server(uuid) is None
-
-
-class NovaSource(NovaByUuid):
-    """Servers and unfinished migrations, as what exists."""
-
-    def __init__(self, compute: Compute, say: Callable[[str], None] = lambda _text: None) -> None:
-        super().__init__(compute)
+    def __init__(
+        self,
+        service: Service,
+        say: Callable[[str], None] = lambda _text: None,
+        *,
+        is_for_few: bool = False,
+    ) -> None:
+        self._service = service
         self._say = say
+        self._is_for_few = is_for_few
+        self._is_checked = False
 
     def look(self, directory: ProviderDirectory) -> Listing:
-        """List them.
+        """List servers and unfinished migrations; for few suspects only whom these move.
 
         :raises ServiceUnusable: they cannot be listed.
         """
+        if self._is_for_few:
+            # migrations cannot be asked for one by one; those in error count too
+            moving_uuids = {
+                str(migration[key])
+                for migration in self.unfinished_migrations()
+                for key in ("uuid", "instance_uuid")
+            }
+            return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
         self._say("asking Nova for the servers and migrations of all projects")
-        migrations = self._compute.unfinished_migrations()
+        migrations = self.unfinished_migrations()
         moving = {_text(migration, "instance_uuid") for migration in migrations}
         roots: dict[str, set[str]] = {}
         up: set[str] = set()
-        for hypervisor in self._compute.hypervisors():
+        # the ids of the nodes of all compute services are the uuids of root providers
+        for hypervisor in self._api().pages(
+            "/os-hypervisors/detail", "hypervisors", "Listing the hypervisors", limit=PAGE
+        ):
             uuid, host = _text(hypervisor, "id"), _text(hypervisor, "service", "host")
             roots.setdefault(host, set()).add(uuid)
             up.update([uuid] if hypervisor.get("state") == "up" else [])
         known_uuids: set[str] = set()
         by_host: dict[str, set[str]] = {}
-        for server in self._compute.servers():
+        for server in self.servers():
             known_uuids.add(_text(server, "id"))
             if not _why_unsettled(server, moving) and server[HOST] in roots:
                 by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
@@ -180,29 +92,89 @@ class NovaSource(NovaByUuid):
             knows_migrations=True,
         )
 
+    def is_gone(self, uuid: str) -> bool:
+        """Return whether no server of a uuid exists.
 
-class NovaCatalogue:
-    """Servers with what they need."""
+        A list leaves out servers of cells that are down, and those that a page break hides.
 
-    name = "nova"
-
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
+        :raises ServiceUnusable: it is not known.
+        """
+        return self.server(uuid) is None
 
     def instances(self, only: str | None = None) -> Iterator[Instance]:
         """Every server, or one.
 
         :raises ServiceUnusable: they cannot be read.
         """
-        migrations = self._compute.unfinished_migrations()
+        migrations = self.unfinished_migrations()
         moving = {_text(migration, "instance_uuid") for migration in migrations}
         if only is None:
-            servers: Iterator[Mapping[str, Any]] = self._compute.servers()
+            servers: Iterator[Mapping[str, Any]] = self.servers()
         else:
-            found_server = self._compute.server(only)
+            found_server = self.server(only)
             servers = iter(() if found_server is None else (found_server,))
         for server in servers:
             yield _instance(server, _why_unsettled(server, moving))
+
+    def servers(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the servers of all projects.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+        servers = self._api().pages(
+            "/servers/detail", "servers", "Listing the servers", all_tenants="1", limit=PAGE
+        )
+        yield from map(_server, servers)
+
+    def server(self, uuid: str) -> Mapping[str, Any] | None:
+        """One server, None where there is none.
+
+        :raises ServiceUnusable: it cannot be read.
+        """
+        try:
+            body = self._api().get(f"/servers/{uuid}", f"Reading server {uuid}")
+        except ServiceUnusable as error:
+            if error.status == 404:
+                return None
+            raise
+        server = body.get("server")
+        if not isinstance(server, dict):
+            raise _not_understood("server", body)
+        return _server(server)
+
+    def unfinished_migrations(self) -> list[Mapping[str, Any]]:
+        """Return the migrations, resizes and evacuations under way, with those in error.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+        migrations = self._api().pages(
+            "/os-migrations", "migrations", "Listing the migrations", limit=PAGE
+        )
+        return [migration for migration in migrations if migration.get("status") not in ENDED]
+
+    def _api(self) -> Service:
+        """Return the service, once it is known that it offers the microversion."""
+        if self._is_checked:
+            return self._service
+        body = self._service.get("", "Asking Nova for its versions")
+        try:
+            major, minor = str(body["version"]["version"]).split(".")
+            newest = (int(major), int(minor))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ServiceUnusable(
+                "Asking Nova for its versions failed: its answer names none. The endpoint of "
+                "group [nova] must be that of the Compute API v2.1."
+            ) from error
+        text = ".".join(map(str, VERSION))
+        if newest < VERSION:
+            raise ServiceUnusable(
+                f"Nova offers microversions up to {major}.{minor}; {text} is needed, which came "
+                "with 2025.1."
+            )
+        self._is_checked = True
+        self._service.headers["OpenStack-API-Version"] = f"compute {text}"
+        self._service.headers["X-OpenStack-Nova-API-Version"] = text
+        return self._service
 
 
 def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:

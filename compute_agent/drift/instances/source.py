@@ -1,17 +1,23 @@
-"""Sources of the instances that exist: a file, or the agents that run them."""
+"""Sources of instances: what they answer, and those that a configuration names.
+
+Each is imported where it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from compute_agent.drift.instances.file import InstanceFile
-from compute_agent.placement.provider_directory import ProviderDirectory
+from compute_agent import errors
 
 if TYPE_CHECKING:
-    from compute_agent.drift.instances.agents import AgentsOnBus
+    from oslo_config import cfg
+
+    from compute_agent.drift.instances.instance import Instance, Port
+    from compute_agent.placement.provider_directory import ProviderDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,67 +65,147 @@ class InstanceSource(Protocol):
         """
 
 
-class FileSource:
-    """A file of all instances and unfinished migrations of the whole cloud."""
+class InstanceCatalogue(Protocol):
+    """Source of instances with what they need."""
 
-    name = "file"
+    name: str
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def instances(self, only: str | None = None) -> Iterator[Instance]:
+        """Every instance, or the one of uuid `only`; nothing where there is no such.
 
-    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
-        """Read the file.
-
-        :raises InvalidConfiguration: it cannot be read, or a line is not understood.
+        :raises ComputeAgentError: they cannot be read.
         """
-        known_uuids = InstanceFile(self._path).uuids()
-        return Listing(known_uuids, complete=True, knows_migrations=True)
-
-    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
-        """Return True: the file has all there is."""
-        return True
 
 
-class AgentsSource:
-    """What all hosts list, and what schedulers claimed for lately: it may be on its way.
+class PortSource(Protocol):
+    """Source of the ports of instances.
 
-    It knows nothing of migrations, and nothing of hosts that are silent.
+    :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.
     """
 
-    name = "agents"
+    writable: bool
 
-    def __init__(
-        self, agents: AgentsOnBus, say: Callable[[str], None] = lambda _text: None
-    ) -> None:
-        self._agents = agents
-        self._say = say
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """Return the ports of an instance that need resources.
 
-    def look(self, directory: ProviderDirectory) -> Listing:
-        """Find the agents and ask each for its instances."""
-        roots = {
-            provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
-        }
-        self._agents.ask_schedulers()
-        self._say("waiting for the agents to announce themselves")
-        roots_of_host = self._agents.hosts(directory.hosts)
-        self._say(f"asking {len(roots_of_host)} agents for their instances")
-        answers = self._agents.instances(sorted(roots_of_host))
-        by_host = answers.instances
-        answered_hosts = {host: roots_of_host[host] for host in by_host}
-        heard_roots = frozenset().union(*answered_hosts.values())
-        untold = {
-            root: why
-            for host, why in sorted(answers.refusals.items())
-            for root in roots_of_host[host] - heard_roots
-        }
-        return Listing(
-            known_consumers=self._agents.recent_claims().union(*by_host.values()),
-            by_host=by_host,
-            roots=answered_hosts,
-            silent=frozenset(roots - heard_roots),
-            untold=untold,
+        :raises PortsUnreadable: it is not known which.
+        """
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
+        """Give a port another binding profile.
+
+        :raises PortNotWritten: it has the one it had.
+        """
+
+
+def listing_source(
+    conf: cfg.ConfigOpts,
+    closing: ExitStack,
+    file: Path | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+    *,
+    is_for_few: bool = False,
+) -> InstanceSource:
+    """Return the source that lists the instances.
+
+    :param closing: closes it.
+    :param file: of all instances, instead of what is configured.
+    :param is_for_few: whether few suspects will be asked about, one by one.
+    :raises InvalidConfiguration: no source can be used.
+    """
+    if file is not None or conf.compute_agent.instance_source == "file":
+        from compute_agent.drift.instances.file import InstanceFile
+
+        return InstanceFile(file or configured_file(conf))
+    if conf.compute_agent.instance_source == "nova":
+        from compute_agent.drift.instances.nova import Nova
+        from compute_agent.openstack.service import Service
+
+        return Nova(Service(conf, "nova", "Nova"), say, is_for_few=is_for_few)
+    if not conf.transport_url:
+        raise errors.InvalidConfiguration(
+            "No message bus is configured ([DEFAULT]transport_url), so the agents cannot be asked "
+            "what they run. Set it, name a file of all instances with --instances, or set "
+            "[compute_agent]instance_source = nova and group [nova]."
         )
+    from compute_agent.drift.instances.agents import AgentsOnBus, AgentsSource, BusUnavailable
 
-    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
-        """Every agent lists all it runs."""
-        return True
+    try:
+        agents = AgentsOnBus(conf)
+    except BusUnavailable as error:
+        raise errors.InvalidConfiguration(
+            f"{error} Without it, name a file of all instances with --instances."
+        ) from error
+    closing.callback(agents.close)
+    return AgentsSource(agents, say)
+
+
+def catalogue_of(
+    conf: cfg.ConfigOpts, file: Path | None = None
+) -> tuple[InstanceCatalogue, PortSource]:
+    """Return the sources of the needs of instances, and of their ports.
+
+    :param file: that describes the instances, instead of what is configured.
+    :raises InvalidConfiguration: no source can be used.
+    """
+    if file is not None or conf.compute_agent.instance_source == "file":
+        from compute_agent.drift.instances.file import DescribedPorts, InstanceFile
+
+        return InstanceFile(file or configured_file(conf)), DescribedPorts()
+    if conf.compute_agent.instance_source == "agents":
+        raise errors.InvalidConfiguration(
+            "[compute_agent]instance_source is agents, which do not know the flavors of instances. "
+            "Set it to nova (with groups [nova] and [neutron]), or name a file that describes the "
+            "instances with --instances (etc/instances.jsonl.sample shows how)."
+        )
+    from compute_agent.drift.instances.neutron import NeutronPorts
+    from compute_agent.drift.instances.nova import Nova
+    from compute_agent.openstack.service import Service
+
+    neutron = Service(conf, "neutron", "Neutron", version="/v2.0")
+    return Nova(Service(conf, "nova", "Nova")), NeutronPorts(neutron)
+
+
+def configured_file(conf: cfg.ConfigOpts) -> Path:
+    """Return the file of instances that is configured.
+
+    :raises InvalidConfiguration: there is none.
+    """
+    file = conf.compute_agent.instance_file
+    if not file:
+        raise errors.InvalidConfiguration(
+            "[compute_agent]instance_source is file: name the file with --instances, or with "
+            "[compute_agent]instance_file."
+        )
+    return Path(file)
+
+
+def check_healing(conf: cfg.ConfigOpts) -> None:
+    """Check that what is to heal drift can be asked.
+
+    :raises InvalidConfiguration: names what is missing.
+    """
+    ours = conf.compute_agent
+    healing_options = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
+    if not healing_options:
+        return
+    option_names = f"[compute_agent]{' and '.join(healing_options)}"
+    if ours.instance_source == "file" and not ours.instance_file:
+        raise errors.InvalidConfiguration(
+            f"{option_names} with instance_source = file: name the file with "
+            "[compute_agent]instance_file, or leave healing off."
+        )
+    if ours.instance_source != "agents":
+        return
+    if ours.heal_missing:
+        raise errors.InvalidConfiguration(
+            "[compute_agent]heal_missing with instance_source = agents: agents do not know the "
+            "flavors of instances. Set instance_source to nova (with groups [nova] and [neutron]) "
+            "or to file, or leave heal_missing off."
+        )
+    if not conf.transport_url:
+        raise errors.InvalidConfiguration(
+            f"{option_names} with instance_source = agents: without a message bus "
+            "([DEFAULT]transport_url) the other agents cannot be asked what they run. Set it, or "
+            "set instance_source to nova or to file, or leave healing off."
+        )

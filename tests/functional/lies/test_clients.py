@@ -16,7 +16,7 @@ from compute_agent import errors
 from compute_agent.cmd.manage import main as manage
 from compute_agent.drift.instances.instance import Instance, PortsUnreadable
 from compute_agent.drift.instances.neutron import NeutronPorts
-from compute_agent.drift.instances.nova import Compute
+from compute_agent.drift.instances.nova import Nova
 from compute_agent.openstack.service import TRIES, Service, ServiceUnusable
 from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -267,7 +267,7 @@ def test_a_nova_that_lies_is_a_service_that_cannot_be_used(
     service = Service(configured(nova=options), "nova", "Nova", wait=lambda _seconds: None)
     proxy.lie(lie.tell, elsewhere.url)
     with pytest.raises(ServiceUnusable):
-        list(Compute(service).servers())
+        list(Nova(service).servers())
 
 
 @pytest.mark.parametrize("path", ["", "/v3"])
@@ -280,7 +280,7 @@ def test_nova_is_asked_again_while_keystone_is_away(
     service = Service(configured(nova=options), "nova", "Nova", wait=waits.append)
     proxy.answer("GET|POST", "", status)
     with pytest.raises(ServiceUnusable, match=r"does not answer .* Try again when it does"):
-        list(Compute(service).servers())
+        list(Nova(service).servers())
     assert len(waits) == TRIES - 1
 
 
@@ -335,7 +335,7 @@ def test_servers_of_wrong_types_are_not_understood(
     proxy.answer("GET", "^/nova/?$", 200, VERSION)
     proxy.answer("GET", "^/nova/servers", 200, {"servers": servers})
     with pytest.raises(ServiceUnusable, match=r"has no list|not understood"):
-        list(Compute(service).servers())
+        list(Nova(service).servers())
 
 
 @pytest.mark.parametrize("links", [5, ["a"], [{"rel": "next", "href": "http://["}]])

@@ -10,7 +10,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.drift.audit import End, Treatment
-from compute_agent.drift.healing.configured import remedies
+from compute_agent.drift.repair import open_remedies
 from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.described_instances import NEED, flat_host
@@ -22,13 +22,13 @@ NOW = {"compute_agent": {"audit_grace": 0}}
 
 def treated(operator: Operator, root: str, *suspects: str) -> dict[str, Treatment]:
     """What becomes of suspects of the agent of `root`."""
-    with remedies(*_parts(operator), operator.placement.transport) as found_remedies:
+    with open_remedies(*_parts(operator), operator.placement.transport) as found_remedies:
         treatments = found_remedies.delete_gone(root, suspects)
         return {treated.consumer: treated for treated in treatments}
 
 
 def allocated(operator: Operator, node: str, *instances: str) -> dict[str, Treatment]:
-    with remedies(*_parts(operator), operator.placement.transport) as found_remedies:
+    with open_remedies(*_parts(operator), operator.placement.transport) as found_remedies:
         treatments = found_remedies.allocate(node, instances)
         return {treated.consumer: treated for treated in treatments}
 

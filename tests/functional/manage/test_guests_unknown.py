@@ -11,7 +11,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.drift.audit import End, Treatment
-from compute_agent.drift.healing.configured import remedies
+from compute_agent.drift.repair import open_remedies
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 
@@ -139,7 +139,7 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
 def healed(operator: Operator, agent: HostAgent, *suspects: str) -> list[Treatment]:
     parts = agent.parts
     way = operator.placement.transport
-    with remedies(parts.conf, parts.driver, parts.ledger, way) as found_remedies:
+    with open_remedies(parts.conf, parts.driver, parts.ledger, way) as found_remedies:
         return list(found_remedies.delete_gone(agent.root, suspects))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent.discovery.facts import pci_address
-from compute_agent.drift.healing.guest_devices import GuestFacts
+from compute_agent.drift.healing.placement_choice import GuestFacts
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 
 UUIDS = {

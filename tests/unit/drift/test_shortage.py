@@ -1,6 +1,6 @@
 """Reasons for which a host cannot give what is needed."""
 
-from compute_agent.drift.healing.shortage import HostProvider, roomiest
+from compute_agent.drift.healing.coverage import HostProvider, roomiest
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 
