@@ -30,7 +30,7 @@ from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.change_history import ChangeHistory
+from compute_agent.tracker.change_log import ChangeHistory
 from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.device_faults import DeviceFaults

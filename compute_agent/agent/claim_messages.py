@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.claims.request import ClaimRequest
+from compute_agent.claims.checks import ClaimRequest
 from compute_agent.programs.whole_numbers import MOST, whole_number
 from compute_agent.provider_tree.provider import canonical
 from compute_agent.provider_tree.tree import ProviderTree

@@ -15,7 +15,7 @@ from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
 from compute_agent.claims.host_cells import cells_of
-from compute_agent.claims.occupancy import core_holders
+from compute_agent.claims.units import core_holders
 from compute_agent.daemon import state_dump
 from compute_agent.report.steps import describe
 from compute_agent.virt.layout.application import UNHEALTHY

@@ -25,6 +25,7 @@ from compute_agent import errors
 from compute_agent.claims import comparison
 from compute_agent.claims import guests as running_guests
 from compute_agent.claims.checks import (
+    ClaimRequest,
     check_apart,
     check_groups,
     has_moved,
@@ -35,7 +36,6 @@ from compute_agent.claims.checks import (
 from compute_agent.claims.host_cells import cells_of, device_places
 from compute_agent.claims.host_view import CellPolicy, NodeSituation, host_of, occupied
 from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
-from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.running import RunningClaims
 from compute_agent.claims.units import units_of
 from compute_agent.fitting.announced import document

@@ -44,18 +44,13 @@ class DevicePlace(NamedTuple):
 
 def cells_of(facts: Mapping[str, Any]) -> tuple[HostCell, ...]:
     """Return the cells in the facts of a driver; empty where it does not report what guests get."""
-    topology = facts.get("numa_topology")
-    if isinstance(topology, str):
-        return _cells_of_text(topology)
-    return _cells(topology or ())
+    topology = facts.get("numa_topology") or ()
+    return _cells(topology if isinstance(topology, str) else json.dumps(topology))
 
 
 @lru_cache(maxsize=8)
-def _cells_of_text(topology: str) -> tuple[HostCell, ...]:
-    return _cells(json.loads(topology) or ())
-
-
-def _cells(cells: Iterable[Mapping[str, Any]]) -> tuple[HostCell, ...]:
+def _cells(topology: str) -> tuple[HostCell, ...]:
+    cells = json.loads(topology) or ()
     # CPUs of a cell without memory are counted with another cell, and keep their cores
     core_of = {
         int(cpu): (tuple(map(int, core["cpus"])), core["l3"])
@@ -95,23 +90,17 @@ def _cores(
 
 def device_places(facts: Mapping[str, Any]) -> Mapping[str, DevicePlace]:
     """Return the places of PCI functions by address, as far as a driver reports functions."""
-    devices = facts.get("pci_passthrough_devices")
-    if isinstance(devices, str):
-        return _places_of_text(devices)
-    return _places(devices or ())
+    devices = facts.get("pci_passthrough_devices") or ()
+    return _places(devices if isinstance(devices, str) else json.dumps(devices))
 
 
 @lru_cache(maxsize=8)
-def _places_of_text(devices: str) -> Mapping[str, DevicePlace]:
-    return _places(json.loads(devices) or ())
-
-
-def _places(devices: Iterable[Mapping[str, Any]]) -> dict[str, DevicePlace]:
+def _places(devices: str) -> Mapping[str, DevicePlace]:
     places = {
         str(device["address"]): DevicePlace(
             device.get("numa_node"), str(device.get("pcie_root") or device.get("parent_addr") or "")
         )
-        for device in devices
+        for device in json.loads(devices) or ()
     }
     # a VF is where its PF is
     return {address: places.get(place.pcie_root, place) for address, place in places.items()}

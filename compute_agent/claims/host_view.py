@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from compute_agent.claims.host_cells import DevicePlace, HostCell
-from compute_agent.claims.occupancy import Occupancy, taken_units, used_cells
-from compute_agent.claims.units import PCPU, by_number
+from compute_agent.claims.host_cells import (
+    DevicePlace,
+    HostCell,
+    cells_of_guest,
+    floating_memory,
+)
+from compute_agent.claims.units import PCPU, by_number, holdings
 from compute_agent.fitting.cpus import without
 from compute_agent.fitting.guest import Node
 from compute_agent.fitting.host import Cell, Device, Host
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
-from compute_agent.state.claim import AssignedUnit, Claim
+from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
+from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import Amounts
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.request.pci_aliases import PciAlias
-    from compute_agent.virt.driver import InstanceDevices
 
 _CELL = re.compile(r"_NUMA(\d+)$")
 _PAGES = re.compile(r"_PAGES(\d+)$")
@@ -34,6 +38,18 @@ LINKS = (NVLINK_PREFIX, XGMI_PREFIX)
 """Traits of devices that reach each other by links of their own."""
 CELL_CLASSES = ("VCPU", PCPU, "MEMORY_MB")
 """What placement counts of a cell."""
+
+
+class Occupancy(NamedTuple):
+    """What others have of a node.
+
+    :ivar units: named units, dedicated CPUs among them.
+    :ivar floating_mib: memory of guests that may be on any cell, by size of pages; None = ordinary.
+    """
+
+    units: frozenset[AssignedUnit]
+    cells: Sequence[ClaimedCell]
+    floating_mib: Mapping[int | None, int]
 
 
 class HostNetworks(NamedTuple):
@@ -99,12 +115,49 @@ def occupied(situation: NodeSituation, instance: str, *, moving: bool) -> Occupa
 
     :param moving: what it has already stays with the source of its move.
     """
-    here = [claim for claim in situation.claims if claim.node == situation.node]
+    claims = situation.claims
+    claimed_units: dict[str, set[AssignedUnit]] = {}
+    for claim in claims:
+        if claim.consumer != instance or moving:
+            claimed_units.setdefault(claim.instance, set()).update(claim.units)
+    holders = holdings(claimed_units, situation.guests, situation.units)
+    others = (held_units for holder, held_units in holders.items() if holder != instance)
+    units = frozenset(claimed_units.get(instance, ())).union(*others)
+    here = [claim for claim in claims if claim.node == situation.node]
     but = "" if moving else instance
-    units = taken_units(
-        situation.claims, instance, situation.units, situation.guests, moving=moving
-    )
-    return Occupancy(units, *used_cells(here, situation.cells, situation.guests, but=but))
+    return Occupancy(units, *_used_cells(here, situation.cells, situation.guests, but=but))
+
+
+def _used_cells(
+    claims: Iterable[Claim],
+    cells: Sequence[HostCell],
+    guests: Mapping[str, InstanceDevices],
+    *,
+    but: str = "",
+) -> tuple[list[ClaimedCell], Counter[int | None]]:
+    """Return what claims, and guests without one, have of the cells; and memory on any cell.
+
+    :param claims: those on the node.
+    :param but: a consumer that is left out.
+    :returns: the memory in MiB, by size of pages; None = ordinary.
+    """
+    others = [claim for claim in claims if claim.consumer != but]
+    claimed_cells = [cell for claim in others for cell in claim.cells]
+    floating_mib: Counter[int | None] = Counter()
+    for claim in others:
+        if claim.cells or not (guests.get(claim.instance) or InstanceDevices()).cells:
+            on_cells = sum(cell.memory_mib for cell in claim.cells)
+            memory = sum(classes.get("MEMORY_MB", 0) for classes in claim.amounts.values())
+            floating_mib[None] += max(memory - on_cells, 0)
+    with_cells = {but, *(claim.instance for claim in others if claim.cells)}
+    with_claim = {but, *(claim.instance for claim in others)}
+    for guest, devices in sorted(guests.items()):
+        if guest not in with_cells:
+            claimed_cells += cells_of_guest(devices, cells)
+        if guest not in with_claim:
+            for size, memory in floating_memory(devices, cells):
+                floating_mib[size] += memory
+    return claimed_cells, floating_mib
 
 
 def host_of(

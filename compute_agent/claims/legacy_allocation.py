@@ -21,7 +21,7 @@ from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 
 if TYPE_CHECKING:
-    from compute_agent.claims.request import ClaimRequest
+    from compute_agent.claims.checks import ClaimRequest
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.guest_needs import Allocation, guest_of, wishes_of
 from compute_agent.claims.host_view import (
     CELL_CLASSES,
     CellPolicy,
     NodeSituation,
+    Occupancy,
     given_cells,
     host_of,
     occupied,
 )
-from compute_agent.claims.occupancy import Occupancy
-from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import PCPU
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import Host
@@ -172,7 +172,10 @@ def _gift(
             f"{answer.sentence}. `compute-agent claims` shows who has what. Schedule the instance "
             "again."
         )
-    pcpu_provider = _pcpu_providers(situation)
+    # the provider that counts the dedicated CPUs of each cell
+    pcpu_provider = {number: uuid for uuid, number in situation.cell_of.items()} or {
+        cell.id: situation.root for cell in situation.cells
+    }
     shared = {cell.id: cell.shared_cpus for cell in situation.cells}
     units = [
         AssignedUnit(pcpu_provider[part.cell], PCPU, str(cpu))
@@ -196,11 +199,3 @@ def _gift(
         for part in answer.parts
     )
     return tuple(sorted(units)), cells
-
-
-def _pcpu_providers(situation: NodeSituation) -> Mapping[int, str]:
-    """Return the provider that counts the dedicated CPUs of each cell."""
-    cell_of = situation.cell_of
-    if cell_of:
-        return {number: uuid for uuid, number in cell_of.items()}
-    return {cell.id: situation.root for cell in situation.cells}

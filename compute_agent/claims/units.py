@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from compute_agent.discovery.facts import is_pci_address
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.state.claim import AssignedUnit
+from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
+
+if TYPE_CHECKING:
+    from compute_agent.claims.host_cells import HostCell
 
 PCPU = "PCPU"
 
@@ -27,6 +31,24 @@ def units_of(tree: ProviderTree, root_uuid: str) -> frozenset[AssignedUnit]:
         for resource_class, resources in tree.data(uuid).resources.items()
         for resource in resources
     )
+
+
+def core_holders(cells: Iterable[HostCell], claims: Iterable[Claim]) -> list[dict[str, Any]]:
+    """Return the cells with dedicated CPUs: of each core the CPUs, and the instance that has each.
+
+    :param claims: those on the node.
+    """
+    holders = {
+        int(unit.name): claim.instance
+        for claim in claims
+        for unit in claim.units
+        if unit.resource_class == PCPU
+    }
+    return [
+        {"id": cell.id, "cores": [[(cpu, holders.get(cpu)) for cpu in c.cpus] for c in cell.cores]}
+        for cell in cells
+        if cell.cores
+    ]
 
 
 def holdings(

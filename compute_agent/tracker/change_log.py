@@ -1,25 +1,110 @@
-"""Log of the changes that a pass wrote: how many, which, and whose work they undo."""
+"""Log of the changes that passes wrote, and their history over restarts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, equal_records
 from compute_agent.report.steps import SetInventories, SetInventory
+from compute_agent.state.files import StateFile, StateUnusable
+from compute_agent.state.shapes import BOOLEAN, NUMBER, TEXT, Shape, list_of, object_of
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.steps import Step
-    from compute_agent.tracker.change_history import ChangeHistory
+    from compute_agent.report.written_changes import WrittenChange
     from compute_agent.virt.driver import ClassChange
 
 LOG = logging.getLogger(__name__)
 
+LENGTH: Final = 100
+FILE: Final = "history.json"
+SHAPE: Final = Shape(
+    "the last changes that it wrote",
+    object_of(
+        {},
+        {
+            "changes": list_of(
+                object_of({"at": NUMBER, "node": TEXT, "text": TEXT, "is_loss": BOOLEAN})
+            )
+        },
+    ),
+)
 LINES_OF_A_PASS: Final = 20
 """A larger plan, such as that of a new host, is not logged line by line."""
-_NOTHING: Final[Inventory] = {}
+
+
+class PastChange(NamedTuple):
+    """One change. `at` in seconds since the epoch."""
+
+    at: float
+    node: str
+    text: str
+    is_loss: bool
+
+
+class ChangeHistory:
+    """Changes as they were written. Safe for threads.
+
+    :param state_path: the directory with the file that keeps them over restarts; None: nothing
+        does. One that is damaged or cannot be written costs the history alone.
+    """
+
+    def __init__(self, state_path: Path | None = None) -> None:
+        self.on_saved: Callable[[str], None] = lambda _why: None
+        """Called after a write, with why it failed; empty: it did not."""
+        self._mutex = threading.Lock()
+        self._file = None if state_path is None else StateFile(state_path / FILE, SHAPE)
+        self._changes: deque[PastChange] = deque(self._kept_changes(), maxlen=LENGTH)
+        self._losses: dict[tuple[str, str, str | None], PastChange] = {}
+
+    def record(self, node: str, changes: Iterable[WrittenChange]) -> None:
+        """Take in what was written just now; what comes back is not lost any more."""
+        now = time.time()
+        with self._mutex:
+            for change in changes:
+                past = PastChange(now, node, change.text, change.is_loss)
+                self._changes.append(past)
+                key = (node, change.provider, change.resource_class)
+                self._losses.pop(key, None)
+                if change.is_loss:
+                    self._losses[key] = past
+            if self._file is None:
+                return
+            try:
+                self._file.save({"changes": [past._asdict() for past in self._changes]})
+            except StateUnusable as error:
+                LOG.warning("The last changes will not survive a restart: %s", error)
+                self.on_saved(str(error))
+            else:
+                self.on_saved("")
+
+    def _kept_changes(self) -> list[PastChange]:
+        try:
+            document = {} if self._file is None else self._file.load()
+        except StateUnusable as error:
+            LOG.warning("The last changes before this start are not known: %s", error)
+            return []
+        return [
+            PastChange(*(change[name] for name in PastChange._fields))
+            for change in document.get("changes", ())
+        ]
+
+    def changes(self) -> list[PastChange]:
+        """Return the last changes, the oldest first."""
+        with self._mutex:
+            return list(self._changes)
+
+    def losses(self, node: str) -> list[PastChange]:
+        """Return what a node has less of since this process runs."""
+        with self._mutex:
+            return [past for past in self._losses.values() if past.node == node]
 
 
 def log_changes(
@@ -59,12 +144,9 @@ def log_changes(
     if loss_count > LINES_OF_A_PASS:
         LOG.warning("Node %s: %d provider(s) or amounts were lost.", node, loss_count)
     for change in _inventory_changes(steps):
-        was_known = tree_left is not None and tree_left.exists(change.uuid)
-        before = (
-            tree_left.data(change.uuid).inventory
-            if tree_left is not None and was_known
-            else _NOTHING
-        )
+        if tree_left is None or not tree_left.exists(change.uuid):
+            continue
+        before = tree_left.data(change.uuid).inventory
         for overwritten_class in _overwritten_classes(before, change.before, change.after):
             LOG.warning(
                 "Node %s: another client changed the inventory of %s (%s) in placement: %s. The "

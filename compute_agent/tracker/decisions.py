@@ -252,7 +252,8 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     """Return what to do after `event`, for a node in `state`."""
     kind = event.kind
     if kind is EventKind.COMPLETED:
-        return _after_completion(state)
+        after = _settle(state)._replace(fault=None)
+        return Decision(Action.DONE, after, ended_fault=state.fault)
     if kind is EventKind.RESHAPE_NEEDED and state.startup:
         return Decision(Action.RESHAPE, state, log=logging.INFO)
     if kind is EventKind.CONFLICT:
@@ -260,22 +261,17 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     if kind is EventKind.PLACEMENT_UNAVAILABLE:
         return _after_outage(state, event, limits)
     if state.startup and kind in _FATAL_AT_START:
-        return Decision(
-            Action.EXIT,
-            state,
-            exit_code=_FATAL_AT_START[kind],
-            log=logging.CRITICAL,
-            with_traceback=kind is EventKind.DRIVER_FAILED,
-        )
+        is_traced = kind is EventKind.DRIVER_FAILED
+        return _exit(state, _FATAL_AT_START[kind])._replace(with_traceback=is_traced)
     if kind is EventKind.PLACEMENT_UNAUTHORIZED:
         return _after_refusal(state, event, limits)
     if kind is EventKind.COMPLETED_IN_PART:
         return _lasting(Action.DONE, _settle(state), event)
-    return _lasting(Action.NEXT_PERIOD, _pass_over(state), event)
+    return _lasting(Action.NEXT_PERIOD, state._replace(tries=0), event)
 
 
-def _after_completion(state: NodeState) -> Decision:
-    return Decision(Action.DONE, _settle(state)._replace(fault=None), ended_fault=state.fault)
+def _exit(state: NodeState, code: ExitCode) -> Decision:
+    return Decision(Action.EXIT, state, exit_code=code, log=logging.CRITICAL)
 
 
 def _settle(state: NodeState) -> NodeState:
@@ -293,24 +289,14 @@ def _after_conflict(state: NodeState, event: Event) -> Decision:
             log=logging.DEBUG,
         )
     if state.startup:
-        return Decision(
-            Action.EXIT,
-            state,
-            exit_code=ExitCode.PLACEMENT_REJECTED,
-            log=logging.CRITICAL,
-        )
-    return _lasting(Action.NEXT_PERIOD, _pass_over(state), event)
+        return _exit(state, ExitCode.PLACEMENT_REJECTED)
+    return _lasting(Action.NEXT_PERIOD, state._replace(tries=0), event)
 
 
 def _after_outage(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     timeout = limits.startup_placement_timeout
     if state.startup and timeout and event.at - state.started_at >= timeout:
-        return Decision(
-            Action.EXIT,
-            state,
-            exit_code=ExitCode.PLACEMENT_REJECTED,
-            log=logging.CRITICAL,
-        )
+        return _exit(state, ExitCode.PLACEMENT_REJECTED)
     return _backing_off(state, event, limits)
 
 
@@ -325,7 +311,7 @@ def _after_refusal(state: NodeState, event: Event, limits: WaitLimits) -> Decisi
 
 def _backing_off(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     bound = min(limits.period, BACK_OFF_START * 2.0 ** min(state.attempts, 32))
-    after = _pass_over(state)._replace(attempts=state.attempts + 1, rejoins=False)
+    after = state._replace(tries=0, attempts=state.attempts + 1, rejoins=False)
     return _lasting(Action.BACK_OFF, after, event)._replace(
         wait=max(bound, event.retry_after or 0.0),
         wait_at_least=event.retry_after or 0.0,
@@ -350,7 +336,3 @@ def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
         log=level if is_due else None,
         with_traceback=is_due and event.kind is EventKind.DRIVER_FAILED,
     )
-
-
-def _pass_over(state: NodeState) -> NodeState:
-    return state._replace(tries=0)

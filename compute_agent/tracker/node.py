@@ -1,15 +1,128 @@
-"""A node of this agent: the state of its passes, its locks, and its tree."""
+"""A node of this agent: the state of its passes, its tree, and the locks of passes and claims."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from compute_agent.tracker.decisions import NodeState
-from compute_agent.tracker.node_lock import FairLock
 
 if TYPE_CHECKING:
     from compute_agent.tracker.passes.proposal import Proposal
+
+
+class FairLock:
+    """Mutual exclusion, first come, first served. Not reentrant.
+
+    The pass of a node and claims on it share one. `threading.Lock` makes no promise about order:
+    under a burst of claims a pass could wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._is_held = False
+        self._waiting_turns: deque[threading.Event] = deque()
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Wait for the turn of this thread; return False if it does not come in time.
+
+        :param timeout: seconds; None: as long as it takes.
+        """
+        with self._mutex:
+            if not self._is_held and not self._waiting_turns:
+                self._is_held = True
+                return True
+            turn = threading.Event()
+            self._waiting_turns.append(turn)
+        if turn.wait(timeout):
+            return True
+        with self._mutex:
+            if turn in self._waiting_turns:
+                self._waiting_turns.remove(turn)
+                return False
+        return True  # the turn came just now
+
+    def release(self) -> None:
+        """Hand the lock to the thread that has waited longest."""
+        with self._mutex:
+            if not self._is_held:
+                raise RuntimeError("The lock of a node is released by a thread not holding it.")
+            if self._waiting_turns:
+                self._waiting_turns.popleft().set()  # it stays held, by the next one
+            else:
+                self._is_held = False
+
+    def __enter__(self) -> FairLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+
+class HoldableLock(Protocol):
+    """A lock, or something that one waits for as for a lock."""
+
+    def acquire(self, *, timeout: float | None = None) -> bool: ...
+
+    def release(self) -> object: ...
+
+
+class OrderedLocks:
+    """Locks that are taken one after the other, and given back the other way round."""
+
+    def __init__(self, *locks: HoldableLock) -> None:
+        self._locks = locks
+
+    def acquire(self, *, timeout: float | None = None) -> bool:
+        """Take them all; return False, and hold none, if that takes longer than `timeout`."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        for number, lock in enumerate(self._locks):
+            remaining_seconds = None if ends is None else max(ends - time.monotonic(), 0.0)
+            if not lock.acquire(timeout=remaining_seconds):
+                self._give_back(number)
+                return False
+        return True
+
+    def release(self) -> None:
+        """Give them all back."""
+        self._give_back(len(self._locks))
+
+    def _give_back(self, number: int) -> None:
+        for lock in reversed(self._locks[:number]):
+            lock.release()
+
+
+class LentLock:
+    """A lock that is held, and given back while its holder waits: others come in meanwhile.
+
+    The holder may be several threads that serve one. It is lent as long as any of them waits,
+    and held again by all of them when none does any more.
+    """
+
+    def __init__(self, lock: HoldableLock) -> None:
+        self._lock = lock
+        self._mutex = threading.Lock()
+        self._waiting_count = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._mutex:
+            self._waiting_count += 1
+            if self._waiting_count == 1:
+                self._lock.release()
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._waiting_count -= 1
+                if self._waiting_count == 0:
+                    self._lock.acquire()
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ The ledger knows the nodes, so that those which vanish while the agent is down a
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -20,8 +21,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.provider_tree.provider import ProviderData
-from compute_agent.tracker.passes import agent_traits
+from compute_agent.tracker.passes.corrections import is_marked
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
@@ -64,14 +64,11 @@ class Departures:
                 continue
             if self._is_settled(name, uuid):
                 self.report.drop_cache(uuid)
-                self.ledger.change_claims(drop=self._claimed_on(name))
+                claims = self.ledger.claims()
+                self.ledger.change_claims(drop=[c for c in claims if claims[c].node == name])
             else:
                 kept_nodes[uuid] = name
         self.ledger.remember_nodes({**kept_nodes, **here})
-
-    def _claimed_on(self, name: str) -> list[str]:
-        claims = self.ledger.claims()
-        return [consumer for consumer, claim in claims.items() if claim.node == name]
 
     def _is_settled(self, name: str, uuid: str) -> bool:
         """Whether nothing is left to do for a node that is gone."""
@@ -111,7 +108,9 @@ class Departures:
         if self.driver.rebalances_nodes and not _as_we_left_it(before, tree, uuid):
             return "another agent has written to them", True
         foreign = [
-            tree.data(member).name for member in members if not self._owns(tree.data(member))
+            provider.name
+            for provider in map(tree.data, members)
+            if not self.ledger.owns(provider.uuid) and not is_marked(provider)
         ]
         if foreign:
             return f"{', '.join(foreign)} was made by another service", False
@@ -119,7 +118,10 @@ class Departures:
             c for member in members for c in self.report.get_allocations_for_provider(member)
         }
         if holders:
-            self._tell_holders(name, uuid, frozenset(holders))
+            interval, now = self.interval(), time.monotonic()
+            if 0 < interval <= now - self._told_at.get(uuid, -math.inf):
+                self._told_at[uuid] = now
+                self.on_holders(name, uuid, frozenset(holders))
             return (
                 f"{len(holders)} consumer(s) hold something of them: "
                 f"{', '.join(sorted(holders)[:5])}; see `compute-manage placement audit`",
@@ -128,16 +130,6 @@ class Departures:
         self.report.delete_resource_provider(uuid)
         self.ledger.remember_providers(additions=(), removals=members)
         return "", True
-
-    def _tell_holders(self, name: str, uuid: str, holders: frozenset[str]) -> None:
-        interval, now = self.interval(), time.monotonic()
-        told_at = self._told_at.get(uuid)
-        if interval > 0 and (told_at is None or now - told_at >= interval):
-            self._told_at[uuid] = now
-            self.on_holders(name, uuid, holders)
-
-    def _owns(self, provider: ProviderData) -> bool:
-        return self.ledger.owns(provider.uuid) or agent_traits.is_marked(provider)
 
     def _say(self, uuid: str, sentence: str) -> None:
         """Log what lasts once."""

@@ -24,8 +24,7 @@ from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
-from compute_agent.tracker.node import Node
-from compute_agent.tracker.node_lock import HoldableLock, LentLock, OrderedLocks
+from compute_agent.tracker.node import HoldableLock, LentLock, Node, OrderedLocks
 from compute_agent.tracker.pass_attempt import PassAttempt, as_one, subject_of
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass

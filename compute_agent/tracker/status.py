@@ -18,7 +18,7 @@ from compute_agent.daemon import tracing
 from compute_agent.daemon.bus_state import BusState, BusStatus
 from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.inventory import capacity
-from compute_agent.tracker.change_history import ChangeHistory, PastChange
+from compute_agent.tracker.change_log import ChangeHistory
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
@@ -292,24 +292,21 @@ class StatusBoard:
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain JSON types; times as text in UTC."""
-        placement = self.placement
         counters = self.counters()
         return {
             "host": self.host,
             "version": __version__,
             "pid": os.getpid(),
             "started": _text(self.started_at),
-            "placement": {**placement._asdict(), "since": _text(placement.since)},
-            "bus": {**self.bus._asdict(), "since": _text(self.bus.since)},
-            "changes": {**self.feed._asdict(), "since": _text(self.feed.since)},
-            "hung_calls": [
-                {**call._asdict(), "since": _text(call.since)} for call in self.hung_calls()
-            ],
-            "state": _trouble_document(self.state_trouble),
-            "trouble": _trouble_document(self.search_trouble),
+            "placement": _dated(self.placement),
+            "bus": _dated(self.bus),
+            "changes": _dated(self.feed),
+            "hung_calls": [_dated(call) for call in self.hung_calls()],
+            "state": self.state_trouble and _dated(self.state_trouble),
+            "trouble": self.search_trouble and _dated(self.search_trouble),
             "nodes": [
                 _node_document(node)
-                | {"losses": [_change_document(loss) for loss in self.history.losses(node.name)]}
+                | {"losses": [_dated(loss) for loss in self.history.losses(node.name)]}
                 for node in self.nodes()
             ],
             "totals": {
@@ -330,7 +327,7 @@ class StatusBoard:
 
     def history_document(self) -> list[dict[str, Any]]:
         """Return the last changes as plain JSON types, the oldest first."""
-        return [_change_document(past) for past in self.history.changes()]
+        return [_dated(past) for past in self.history.changes()]
 
     def summary(self) -> str:
         """Return one line for the service manager."""
@@ -384,22 +381,19 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:
-    last_pass = node.last_pass
     return {
         **asdict(node),
         "last_success": _text(node.last_success),
-        "last_pass": last_pass and {**last_pass._asdict(), "at": _text(last_pass.at)},
-        "trouble": _trouble_document(node.trouble),
+        "last_pass": node.last_pass and _dated(node.last_pass),
+        "trouble": node.trouble and _dated(node.trouble),
         "inventories": {name: sums._asdict() for name, sums in node.inventories.items()},
     }
 
 
-def _change_document(past: PastChange) -> dict[str, Any]:
-    return {**past._asdict(), "at": _text(past.at)}
-
-
-def _trouble_document(trouble: Trouble | None) -> dict[str, Any] | None:
-    return trouble and {**trouble._asdict(), "since": _text(trouble.since)}
+def _dated(value: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple, its moment as text."""
+    fields: dict[str, Any] = value._asdict()
+    return fields | {name: _text(fields[name]) for name in ("at", "since") if name in fields}
 
 
 def _text(moment: float | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Coverage of an instance's need by its allocations, and what its host has left for the rest. Pure."""
+"""Coverage of an instance's need by its allocations, and what its host has left beyond. Pure."""
 
 from __future__ import annotations
 

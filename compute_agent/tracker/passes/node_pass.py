@@ -20,8 +20,8 @@ from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.report.steps import KeepProvider, Step
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
-from compute_agent.tracker.passes import agent_traits, reshape_check
-from compute_agent.tracker.passes.normalise import normalise
+from compute_agent.tracker.passes import reshape_check
+from compute_agent.tracker.passes.corrections import is_marked, normalise, synchronise_traits
 from compute_agent.tracker.passes.proposal import Grounds, PassTarget, Proposal
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class NodePass:
 
     def _owner_of(self, base: ProviderTree) -> Callable[[str], bool]:
         """Whether this agent made a provider or took it over: only then may it delete it."""
-        return lambda uuid: self.ledger.owns(uuid) or agent_traits.is_marked(base.data(uuid))
+        return lambda uuid: self.ledger.owns(uuid) or is_marked(base.data(uuid))
 
     def _base(self, target: PassTarget, *, fresh: bool) -> ProviderTree:
         if self.read_only:
@@ -313,7 +313,7 @@ class NodePass:
             for uuid in wanted_tree.get_provider_uuids(target.uuid)
             if base.exists(uuid) and is_ours(uuid)
         }
-        agent_traits.synchronise(
+        synchronise_traits(
             wanted_tree,
             target.uuid,
             capabilities=grounds.capabilities,

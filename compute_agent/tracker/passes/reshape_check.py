@@ -162,64 +162,44 @@ def _capacity_faults(
     wanted_tree: ProviderTree,
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
-    own: Collection[str],
+    tree_uuids: Collection[str],
 ) -> list[str]:
     used: Counter[tuple[str, str]] = Counter()
     touched_inventories: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for consumer, record in after.items():
         was = of_record(before.get(consumer, {}))
         for uuid, resources in of_record(record).items():
-            if uuid not in own:
+            if uuid not in tree_uuids:
                 continue
             for resource_class, amount in resources.items():
                 used[uuid, resource_class] += amount
                 if was.get(uuid, {}).get(resource_class) != amount:
                     touched_inventories[uuid, resource_class].append((consumer, amount))
-    faults = _lost_inventory(wanted_tree, used)
-    for (uuid, resource_class), holders in touched_inventories.items():
-        if wanted_tree.exists(uuid) and resource_class in wanted_tree.data(uuid).inventory:
-            faults.extend(
-                _record_faults(
-                    wanted_tree, uuid, resource_class, holders, used[uuid, resource_class]
-                )
-            )
-    return faults
-
-
-def _lost_inventory(wanted_tree: ProviderTree, used: Counter[tuple[str, str]]) -> list[str]:
     faults = []
     for (uuid, resource_class), amount in used.items():
-        name = wanted_tree.data(uuid).name if wanted_tree.exists(uuid) else uuid
-        if not wanted_tree.exists(uuid) or resource_class not in wanted_tree.data(uuid).inventory:
+        provider = wanted_tree.data(uuid) if wanted_tree.exists(uuid) else None
+        name = provider.name if provider else uuid
+        found_record = provider.inventory.get(resource_class) if provider else None
+        if found_record is None:
             faults.append(
                 f"{amount} of {resource_class} are allocated on provider {name}, which would have "
                 "none of it"
             )
-    return faults
-
-
-def _record_faults(
-    wanted_tree: ProviderTree,
-    uuid: str,
-    resource_class: str,
-    holders: list[tuple[str, int]],
-    used: int,
-) -> list[str]:
-    provider = wanted_tree.data(uuid)
-    record = provider.inventory[resource_class]
-    faults = []
-    if used > capacity(record):
-        faults.append(
-            f"provider {provider.name} would have {used} of {resource_class} allocated and has "
-            f"{capacity(record):g}"
-        )
-    for consumer, amount in holders:
-        if not record["min_unit"] <= amount <= record["max_unit"] or amount % record["step_size"]:
+            continue
+        holders = touched_inventories[uuid, resource_class]
+        if holders and amount > capacity(found_record):
             faults.append(
-                f"consumer {consumer} would hold {amount} of {resource_class} on {provider.name}, "
-                f"which gives {record['min_unit']} to {record['max_unit']} in steps of "
-                f"{record['step_size']}"
+                f"provider {name} would have {amount} of {resource_class} allocated and has "
+                f"{capacity(found_record):g}"
             )
+        smallest, largest = found_record["min_unit"], found_record["max_unit"]
+        step = found_record["step_size"]
+        faults += [
+            f"consumer {consumer} would hold {own} of {resource_class} on {name}, which gives "
+            f"{smallest} to {largest} in steps of {step}"
+            for consumer, own in holders
+            if not smallest <= own <= largest or own % step
+        ]
     return faults
 
 

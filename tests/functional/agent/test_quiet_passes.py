@@ -15,7 +15,7 @@ from compute_agent.provider_config import merger as merger_module
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
-from compute_agent.tracker.passes.normalise import Corrections, normalise
+from compute_agent.tracker.passes.corrections import Corrections, normalise
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 

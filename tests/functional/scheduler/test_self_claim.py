@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
-from compute_agent.claims.request import ClaimRequest
 from compute_agent.errors import ComputeResourcesUnavailable
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree

@@ -17,7 +17,7 @@ from compute_agent.discovery.facts import NvLink, pci_address
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
-from compute_agent.tracker.passes import agent_traits, reshape_check
+from compute_agent.tracker.passes import corrections, reshape_check
 from compute_agent.virt import fake
 from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 from compute_agent.virt.layout.device_spec import parse_device_specs
@@ -82,7 +82,7 @@ class Node:
             wanted,
             allocations=allocations,
             original_allocations=before,
-            is_ours=lambda uuid: agent_traits.is_marked(base.data(uuid)),
+            is_ours=lambda uuid: corrections.is_marked(base.data(uuid)),
         )
         return list(report.steps)
 

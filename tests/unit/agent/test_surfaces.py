@@ -16,8 +16,7 @@ from compute_agent.agent.local_socket import AgentNotRunning, LocalServer
 from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger, ServiceState
-from compute_agent.tracker.passes.agent_traits import synchronise
-from compute_agent.tracker.passes.normalise import Corrections, normalise
+from compute_agent.tracker.passes.corrections import Corrections, normalise, synchronise_traits
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 UUID = "00000000-0000-4000-8000-000000000001"
@@ -297,7 +296,9 @@ def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
         "COMPUTE_NODE": True,
         "COMPUTE_DEVICE_TAGGING": True,
     }
-    synchronise(tree, UUID, capabilities=capabilities, is_enabled=True, owned_uuids={UUID, child})
+    synchronise_traits(
+        tree, UUID, capabilities=capabilities, is_enabled=True, owned_uuids={UUID, child}
+    )
     assert tree.data(UUID).traits == {
         "CUSTOM_OPERATORS",
         "COMPUTE_NODE",
@@ -306,7 +307,7 @@ def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
     }
     assert tree.data(child).traits == {"OWNER_NOVA"}
     assert tree.data(foreign).traits == frozenset()
-    synchronise(tree, UUID, capabilities={}, is_enabled=False, owned_uuids={UUID})
+    synchronise_traits(tree, UUID, capabilities={}, is_enabled=False, owned_uuids={UUID})
     assert "COMPUTE_STATUS_DISABLED" in tree.data(UUID).traits
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from compute_agent import conf as agent_conf
 from compute_agent.claims.book import ClaimBook
+from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.host_view import CellPolicy
 from compute_agent.claims.legacy_allocation import LegacyAllocator
-from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.node import FairLock
 from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
 
 ROOT = "00000000-0000-4000-8000-00000000aaaa"

@@ -4,7 +4,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
-from compute_agent.claims.request import ClaimRequest
+from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.units import holdings
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.state.claim import AssignedUnit

@@ -7,7 +7,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
-from compute_agent.claims.request import ClaimRequest
+from compute_agent.claims.checks import ClaimRequest
 from compute_agent.provider_tree import SHARING_TRAIT
 from tests.unit.claims.claiming import ONE, OTHER_HOST, ROOT, TWO, Host
 

@@ -9,8 +9,7 @@ import pytest
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, complete_inventory
 from compute_agent.report.steps import SetInventories, SetInventory, Step
-from compute_agent.tracker.change_history import LENGTH, ChangeHistory
-from compute_agent.tracker.change_log import LINES_OF_A_PASS, log_changes
+from compute_agent.tracker.change_log import LENGTH, LINES_OF_A_PASS, ChangeHistory, log_changes
 
 UUID = "5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
 OTHER = "aa1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"

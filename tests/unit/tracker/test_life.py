@@ -9,7 +9,7 @@ import pytest
 
 from compute_agent.daemon import signals
 from compute_agent.programs.systemd import ServiceManager
-from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.node import FairLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 
 

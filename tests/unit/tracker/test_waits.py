@@ -14,7 +14,7 @@ from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.placement.connection import Connection, Retries, stepping_aside
 from compute_agent.placement.transports.request_pool import RequestPool
-from compute_agent.tracker.node_lock import FairLock, LentLock
+from compute_agent.tracker.node import FairLock, LentLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard

@@ -11,7 +11,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
-from compute_agent.tracker.passes import agent_traits
+from compute_agent.tracker.passes import corrections
 from compute_agent.virt.host import HostDriver, kernel_version
 from compute_agent.virt.local_machine import size_on_disk
 from tests.data.machine_builder import MachineBuilder
@@ -275,7 +275,7 @@ def test_a_takeover_leaves_every_capability_that_the_driver_does_not_know(
     before = {trait for trait in os_traits.get_traits() if trait.startswith("COMPUTE_")}
     tree.add_traits(ROOT, *before)
     driver.update_provider_tree(tree, "host1")
-    agent_traits.synchronise(
+    corrections.synchronise_traits(
         tree,
         ROOT,
         capabilities=driver.capabilities_as_traits(),
