@@ -158,7 +158,8 @@ class CacheFile:
         self._clock = clock
         self._lock = threading.Lock()
         self._written_at: float | None = None
-        self._is_pending = False
+        self.is_pending = False
+        """Whether something was left unwritten for later."""
 
     def load(self) -> dict[str, TreeCache]:
         """Return the trees by root uuid, empty when the file is missing or cannot be used."""
@@ -200,15 +201,20 @@ class CacheFile:
             if not now and len(caches) > FEW_TREES and self._written_at is not None:
                 since = self._clock.monotonic() - self._written_at
                 if since < MANY_TREES_INTERVAL:
-                    self._is_pending = True
+                    self.is_pending = True
                     return
             self._written_at = self._clock.monotonic()
-            self._is_pending = False
-            trees = {cache.root_uuid: _with_etag(cache) for cache in caches}
+            self.is_pending = False
+            etags = {cache.root_uuid: cache.etag for cache in caches}
+            trees = {cache.root_uuid: _plain(cache.tree) for cache in caches}
+            # no etag where a pass took in another tree meanwhile
+            unchanged = {
+                cache.root_uuid for cache in caches if cache.etag == etags[cache.root_uuid]
+            }
             document = {
                 "format": FORMAT,
-                "trees": {root: tree for root, (tree, _) in trees.items()},
-                "etags": {root: etag for root, (_, etag) in trees.items() if etag is not None},
+                "trees": trees,
+                "etags": {root: etag for root, etag in etags.items() if etag and root in unchanged},
             }
             content = json.dumps(document, separators=(",", ":")).encode()
             if len(content) > documents.MAX_BYTES:
@@ -227,18 +233,6 @@ class CacheFile:
                     self._path,
                     exc,
                 )
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether something was left unwritten for later."""
-        return self._is_pending
-
-
-def _with_etag(cache: TreeCache) -> tuple[list[dict[str, Any]], str | None]:
-    """Return a tree, and its etag unless a pass takes in another one meanwhile."""
-    etag = cache.etag
-    tree = _plain(cache.tree)
-    return tree, etag if cache.etag == etag else None
 
 
 def _plain(tree: ProviderTree) -> list[dict[str, Any]]:

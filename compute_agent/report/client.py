@@ -21,13 +21,14 @@ from compute_agent.placement.providers import MAX_LISTED
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import TreeCache, TreeCaches
-from compute_agent.report.flushing.flush import Flush, FlushReport, KeptProviders
-from compute_agent.report.flushing.provider_writes import ProviderWrites
-from compute_agent.report.flushing.reshape import Reshaper
+from compute_agent.report.flush import Flush, FlushReport, log_kept
 from compute_agent.report.plan import plan
+from compute_agent.report.provider_writes import ProviderWrites
+from compute_agent.report.reshape import Reshaper
 from compute_agent.report.steps import KeepProvider, SetAggregates, SetInventories, Step
 from compute_agent.report.tree_reader import TreeReader
 from compute_agent.report.tree_removal import remove_tree
@@ -80,7 +81,7 @@ class ReportClient:
         self._reshaper = Reshaper(connection, providers, self._reader, self._workers)
         self._caches = TreeCaches(cache_path, retries.clock)
         self._created_uuids: set[str] = set()
-        self._kept_providers = KeptProviders()
+        self._conditions = LastingConditions()
 
     def connect(self) -> OfferedVersions:
         """Ask placement for the versions it offers, and return them.
@@ -236,7 +237,7 @@ class ReportClient:
                 self._flush(cache, steps, report)
             finally:
                 self._created_uuids.update(report.created_uuids)
-                self._kept_providers.log(report)
+                log_kept(report, self._conditions)
                 self._caches.save_if_changed()
         return report
 

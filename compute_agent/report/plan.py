@@ -21,10 +21,9 @@ from typing import Any, Final
 
 from compute_agent.placement.allocations.amounts import of_record
 from compute_agent.provider_tree import MAX_NAME, ProviderData, ProviderTree
-from compute_agent.provider_tree.inventory import FrozenRecord
+from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.report.diff import Difference, diff
-from compute_agent.report.inventory_order import direction, gains, order_inventories
 from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
@@ -39,10 +38,7 @@ from compute_agent.report.steps import (
     SetTraits,
     Step,
     carry_out,
-    describe,
 )
-
-__all__ = ["apply", "describe", "diff", "plan", "stages"]
 
 RESTRICTING: Final = frozenset({COMPUTE_STATUS_DISABLED})
 """Traits whose presence keeps candidates away."""
@@ -76,7 +72,12 @@ def plan(
     owners = {d.uuid: is_owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
     new_uuids = {step.uuid for step in changes.create}
-    emptied_inventories = _emptied_inventories(base, deletions)
+    # children first
+    emptied_inventories = [
+        SetInventory(d.uuid, d.name, inventory, FrozenRecord())
+        for d in reversed(deletions)
+        if (inventory := base.data(d.uuid).inventory)
+    ]
     restricted_uuids = {t.uuid for t in changes.traits if _restricts(t)}
     steps: list[Step] = [
         *_names(changes, known_traits, known_classes),
@@ -127,6 +128,63 @@ def stages(steps: Iterable[Step]) -> Iterator[list[Step]]:
         yield current
 
 
+def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:
+    """Sort inventory changes so that capacity of a class never shows in two places.
+
+    Changes that only shrink go first, those that only grow last.  One that does both goes between,
+    unless it gains a class that another such one loses: then it is written twice, first only
+    shrunk.
+    """
+    shrinking_changes, mixed_changes, growing_changes = [], [], []
+    for change in changes:
+        if not _gains(change):
+            shrinking_changes.append(change)
+        elif not _loses(change):
+            growing_changes.append(change)
+        else:
+            mixed_changes.append(change)
+    plain_changes = []
+    for change in mixed_changes:
+        lost_elsewhere = set().union(
+            *(_loses(other) for other in mixed_changes if other is not change)
+        )
+        if _gains(change) & lost_elsewhere:
+            between = _only_shrunk(change)
+            shrinking_changes.append(SetInventory(change.uuid, change.name, change.before, between))
+            growing_changes.append(SetInventory(change.uuid, change.name, between, change.after))
+        else:
+            plain_changes.append(change)
+    return [*shrinking_changes, *plain_changes, *growing_changes]
+
+
+def _gains(change: SetInventory) -> set[str]:
+    """Return the classes of which the provider can give more afterwards."""
+    return {rc for rc in change.after if _capacity(change.after, rc) > _capacity(change.before, rc)}
+
+
+def _loses(change: SetInventory) -> set[str]:
+    """Return the classes of which the provider can give less afterwards."""
+    return {
+        rc for rc in change.before if _capacity(change.after, rc) < _capacity(change.before, rc)
+    }
+
+
+def _capacity(inventory: Inventory, resource_class: str) -> float:
+    return capacity(inventory[resource_class]) if resource_class in inventory else 0.0
+
+
+def _only_shrunk(change: SetInventory) -> FrozenRecord:
+    """Return the inventory between: every class at the smaller of its two capacities."""
+    gaining = _gains(change)
+    return FrozenRecord(
+        {
+            rc: change.before[rc] if rc in gaining else record
+            for rc, record in change.after.items()
+            if rc not in gaining or rc in change.before
+        }
+    )
+
+
 def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Step]:
     yield from _freed_names(tree, changes)
     yield from changes.create
@@ -135,17 +193,6 @@ def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Step]:
     yield from changes.aggregates
     yield from changes.traits
     yield from changes.delete
-
-
-def _emptied_inventories(
-    base: ProviderTree, deletions: Sequence[DeleteProvider]
-) -> list[SetInventory]:
-    """Return the removals of inventory from providers to delete, children first."""
-    return [
-        SetInventory(d.uuid, d.name, inventory, FrozenRecord())
-        for d in reversed(deletions)
-        if (inventory := base.data(d.uuid).inventory)
-    ]
 
 
 def _names(
@@ -211,7 +258,7 @@ def _restricts(change: SetTraits) -> bool:
 def _inventories(
     changes: Sequence[SetInventory], emptied_inventories: Sequence[SetInventory], *, bulk: bool
 ) -> list[Step]:
-    growing = set().union(*(gains(change) for change in changes))
+    growing = set().union(*(_gains(change) for change in changes))
     # A provider to be deleted is emptied first only where its capacity appears elsewhere.
     all_changes = [*changes, *(e for e in emptied_inventories if growing.intersection(e.before))]
     if bulk and len(all_changes) >= BULK_FROM:
@@ -236,7 +283,12 @@ def _involved_consumers(
             for consumer, record in allocations.items()
             if of_record(original.get(consumer, {})) != of_record(record)
         }
-    classes = {rc for change in changes for rc in _changed_classes(change)}
+    classes = {
+        rc
+        for change in changes
+        for rc in {*change.before, *change.after}
+        if change.before.get(rc) != change.after.get(rc)
+    }
     members = {*base.get_provider_uuids(), *wanted_tree.get_provider_uuids()}
 
     def is_involved(record: Mapping[str, Any]) -> bool:
@@ -248,14 +300,6 @@ def _involved_consumers(
     return {c: record for c, record in allocations.items() if is_involved(record)}
 
 
-def _changed_classes(change: SetInventory) -> set[str]:
-    return {
-        rc
-        for rc in {*change.before, *change.after}
-        if change.before.get(rc) != change.after.get(rc)
-    }
-
-
 def _may_join(step: Step, stage: Sequence[Step]) -> bool:
     match step, stage[0]:
         case CreateProvider(), CreateProvider():
@@ -263,7 +307,7 @@ def _may_join(step: Step, stage: Sequence[Step]) -> bool:
         case DeleteProvider(), DeleteProvider():
             return step.uuid not in {o.parent_uuid for o in stage if isinstance(o, DeleteProvider)}
         case SetInventory() as change, SetInventory() as first:
-            return direction(change) == direction(first) and change.uuid not in _uuids(stage)
+            return _direction(change) == _direction(first) and change.uuid not in _uuids(stage)
         case (SetAggregates(), SetAggregates()) | (SetTraits(), SetTraits()):
             return True
         case EnsureResourceClass(), EnsureResourceClass():
@@ -274,3 +318,10 @@ def _may_join(step: Step, stage: Sequence[Step]) -> bool:
 
 def _uuids(stage: Sequence[Step]) -> set[str]:
     return {o.uuid for o in stage if isinstance(o, CreateProvider | SetInventory)}
+
+
+def _direction(change: SetInventory) -> str:
+    """Return `shrink`, `grow` or `both`; only changes of one may be written together."""
+    if not _gains(change):
+        return "shrink"
+    return "both" if _loses(change) else "grow"

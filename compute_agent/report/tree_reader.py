@@ -101,7 +101,7 @@ class TreeReader:
         providers = self.providers.in_tree(cache.root_uuid)
         refresh = self._refresh_is_due(cache)
         stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
-        looks_for_sharing = refresh or fresh or _sharing_is_due(cache, cache.tree)
+        looks_for_sharing = refresh or fresh or _sharing_is_due(cache)
         if not (stale or looks_for_sharing) and _is_as_known(cache, providers):
             self._commit(cache, cache.tree, refresh)
             return
@@ -201,11 +201,12 @@ class TreeReader:
         cache.reads_since_sharing += 1
 
 
-def _sharing_is_due(cache: TreeCache, tree: ProviderTree) -> bool:
+def _sharing_is_due(cache: TreeCache) -> bool:
     """Whether to look for sharing providers, so that one is seen within two passes.
 
     Without an aggregate none reaches the host; the root may have joined one where it moved.
     """
+    tree = cache.tree
     if cache.sharing_due or not cache.is_known:
         return True
     if cache.reads_since_sharing < 1 or not tree.exists(cache.root_uuid):

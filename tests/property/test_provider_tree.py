@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.report.diff import diff
-from compute_agent.report.inventory_order import order_inventories
-from compute_agent.report.plan import apply, plan, stages
+from compute_agent.report.plan import apply, order_inventories, plan, stages
 from compute_agent.report.steps import PutProvider, SetInventory, carry_out, describe
 from tests.property.tree_pairs import CLASSES, ROOT, content, full, inventories, pairs
 

@@ -14,7 +14,7 @@ from compute_agent.placement.connection import Tally
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
-from compute_agent.report.flushing.flush import FlushReport
+from compute_agent.report.flush import FlushReport
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import KINDS, placement_of
 from tests.functional.report.claims import claim

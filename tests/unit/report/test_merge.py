@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent.provider_tree.inventory import complete_inventory
-from compute_agent.report.flushing.merge import merge_inventory, merge_set
+from compute_agent.report.provider_writes import merge_inventory, merge_set
 
 
 def inventory(**classes):

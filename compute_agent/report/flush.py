@@ -21,10 +21,9 @@ from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.report.flushing.provider_writes import ProviderWrites
-from compute_agent.report.flushing.reshape import Reshaper
-from compute_agent.report.inventory_order import order_inventories
-from compute_agent.report.plan import stages
+from compute_agent.report.plan import order_inventories, stages
+from compute_agent.report.provider_writes import ProviderWrites
+from compute_agent.report.reshape import Reshaper
 from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
@@ -80,42 +79,31 @@ class FlushReport:
     kept_providers: list[KeptProvider] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Flush:
     """One execution of one plan.
 
-    :param live: the tree as last known from placement; updated with every write.
-    :param report: filled in, also by a flush that fails.
+    :ivar live: the tree as last known from placement; updated with every write.
+    :ivar report: filled in, also by a flush that fails.
     """
 
-    def __init__(
-        self,
-        *,
-        root_uuid: str,
-        live: ProviderTree,
-        providers: Providers,
-        names: Names,
-        writes: ProviderWrites,
-        reshaper: Reshaper,
-        workers: RequestPool,
-        report: FlushReport | None = None,
-    ) -> None:
-        self._root_uuid = root_uuid
-        self._live = live
-        self._providers = providers
-        self._names = names
-        self._writes = writes
-        self._reshaper = reshaper
-        self._workers = workers
-        self._lock = threading.Lock()
-        self._failures: list[errors.SyncFailure] = []
-        self._new_uuids: set[str] = set()
-        self._lost_uuids: set[str] = set()
-        self._unready: set[str] = set()
-        self._doomed_uuids: set[str] = set()
-        self._internal_errors = 0
-        self.report = report or FlushReport()
+    root_uuid: str
+    live: ProviderTree
+    providers: Providers
+    names: Names
+    writes: ProviderWrites
+    reshaper: Reshaper
+    workers: RequestPool
+    report: FlushReport
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _failures: list[errors.SyncFailure] = field(default_factory=list, init=False)
+    _new_uuids: set[str] = field(default_factory=set, init=False)
+    _lost_uuids: set[str] = field(default_factory=set, init=False)
+    _unready: set[str] = field(default_factory=set, init=False)
+    _doomed_uuids: set[str] = field(default_factory=set, init=False)
+    _internal_errors: int = field(default=0, init=False)
 
-    def run(self, steps: Sequence[Step]) -> FlushReport:
+    def run(self, steps: Sequence[Step]) -> None:
         """Carry out `steps`.
 
         :raises errors.PlacementUnavailable: placement cannot answer; earlier writes stay.
@@ -137,14 +125,13 @@ class Flush:
             else:
                 self._run_stage(stage)
         self._raise_failures()
-        return self.report
 
     # -- stages ------------------------------------------------------------------------------
 
     def _run_stage(self, stage: Sequence[Step]) -> None:
         ready_steps = [step for step in stage if not self._is_blocked(step)]
         tasks = [partial(self._execute, step) for step in ready_steps]
-        outcomes = self._workers.outcomes(tasks, self._ends_flush)
+        outcomes = self.workers.outcomes(tasks, self._ends_flush)
         for step, outcome in zip(ready_steps, outcomes, strict=True):
             if isinstance(outcome, errors.ComputeAgentError):
                 self._record_failure(step, outcome)
@@ -168,12 +155,12 @@ class Flush:
 
     def _is_gone(self, uuid: str) -> bool:
         """Return whether the provider was not created or is missing, alone or with a parent."""
-        return uuid in self._lost_uuids or not self._live.exists(uuid)
+        return uuid in self._lost_uuids or not self.live.exists(uuid)
 
     def _record_failure(self, step: Step, error: errors.ComputeAgentError) -> None:
-        uuid = getattr(step, "uuid", self._root_uuid)
+        uuid = getattr(step, "uuid", self.root_uuid)
         name = getattr(step, "name", None) or (
-            self._live.data(uuid).name if self._live.exists(uuid) else uuid
+            self.live.data(uuid).name if self.live.exists(uuid) else uuid
         )
         aspect = ASPECT_OF[type(step)]
         if isinstance(step, PutProvider) and step.reparents:
@@ -216,21 +203,21 @@ class Flush:
     def _execute(self, step: Step) -> None:
         match step:
             case EnsureTraits(traits):
-                self._names.ensure_traits(traits)
+                self.names.ensure_traits(traits)
             case EnsureResourceClass(resource_class):
-                self._names.ensure_class(resource_class)
+                self.names.ensure_class(resource_class)
             case CreateProvider():
                 self._create(step)
             case PutProvider(uuid, _, name, _, parent_uuid):
-                self._providers.put(uuid, name, parent_uuid, reparents=step.reparents)
-                self._live.move(uuid, parent_uuid)
-                self._live.rename(uuid, name)
+                self.providers.put(uuid, name, parent_uuid, reparents=step.reparents)
+                self.live.move(uuid, parent_uuid)
+                self.live.rename(uuid, name)
             case SetInventory():
                 self._set_inventory(step)
             case SetInventories(changes):
                 self._set_inventories(changes)
             case SetAggregates():
-                self._writes.set_aggregates(step)
+                self.writes.set_aggregates(step)
             case SetTraits():
                 self._set_traits(step)
             case DeleteProvider(uuid, name):
@@ -242,7 +229,7 @@ class Flush:
         """Reshape; any failure ends the flush, since all that follows needs the new layout."""
 
         def attempt() -> None:
-            self._reshaper.reshape(self._live, self._ready(step.changes), step.allocations)
+            self.reshaper.reshape(self.live, self._ready(step.changes), step.allocations)
 
         try:
             try:
@@ -258,28 +245,28 @@ class Flush:
 
     def _create(self, step: CreateProvider) -> None:
         uuid, name, parent_uuid = step.uuid, step.name, step.parent_uuid
-        new_provider = self._providers.create(uuid, name, parent_uuid)
+        new_provider = self.providers.create(uuid, name, parent_uuid)
         with self._lock:
             self._new_uuids.add(uuid)
             self.report.created_uuids.append(uuid)
         if parent_uuid is None:
-            self._live.new_root(name, uuid, new_provider.generation)
+            self.live.new_root(name, uuid, new_provider.generation)
         else:
-            self._live.new_child(name, parent_uuid, uuid, new_provider.generation)
+            self.live.new_child(name, parent_uuid, uuid, new_provider.generation)
         if not new_provider.content:
-            self._live.mark_stale(uuid)
+            self.live.mark_stale(uuid)
 
     def _set_inventory(self, step: SetInventory) -> None:
         try:
-            self._writes.set_inventory(step)
+            self.writes.set_inventory(step)
         except errors.InventoryInUse:
             if step.uuid not in self._doomed_uuids:
                 raise
-            self._writes.retire(step.uuid, step.name)
+            self.writes.retire(step.uuid, step.name)
         except errors.InvalidInventory as exc:
             if not self._learns_classes(exc.detail):
                 raise
-            self._writes.set_inventory(step)
+            self.writes.set_inventory(step)
 
     def _learns_classes(self, detail: str) -> bool:
         """Create classes that placement lacks, or leave them out from now on.
@@ -290,63 +277,52 @@ class Flush:
         if unknown_classes is None:
             return False
         for resource_class in unknown_classes[1].split(", "):
-            self._names.ensure_class(resource_class, again=True)
+            self.names.ensure_class(resource_class, again=True)
         return True
 
     def _set_inventories(self, changes: Sequence[SetInventory]) -> None:
         ready_changes = self._ready(changes)
-        if not self._reshaper.set_inventories(self._live, ready_changes):
+        if not self.reshaper.set_inventories(self.live, ready_changes):
             for stage in stages(order_inventories(ready_changes)):
                 self._run_stage(stage)
 
     def _ready(self, changes: Iterable[SetInventory]) -> list[SetInventory]:
         return [
-            SetInventory(c.uuid, c.name, c.before, self._names.accepted_inventory(c.after))
+            SetInventory(c.uuid, c.name, c.before, self.names.accepted_inventory(c.after))
             for c in changes
             if not self._is_blocked(c)
         ]
 
     def _set_traits(self, step: SetTraits) -> None:
         try:
-            self._writes.set_traits(step)
+            self.writes.set_traits(step)
         except errors.TraitCreationFailed as exc:
             if exc.status != 400:
                 raise
-            self._names.ensure_traits(step.after, again=True)
-            self._writes.set_traits(step)
+            self.names.ensure_traits(step.after, again=True)
+            self.writes.set_traits(step)
 
     def _delete(self, uuid: str, name: str) -> None:
         try:
-            self._providers.delete(uuid, name)
+            self.providers.delete(uuid, name)
         except errors.ResourceProviderInUse as exc:
-            if self._live.exists(uuid):
-                self._writes.retire(uuid, name)
+            if self.live.exists(uuid):
+                self.writes.retire(uuid, name)
             self._keep(uuid, name, f"it is in use: {exc.detail}")
             return
-        if self._live.exists(uuid):
-            self._live.remove(uuid)
+        if self.live.exists(uuid):
+            self.live.remove(uuid)
 
     def _keep(self, uuid: str, name: str, reason: str) -> None:
         with self._lock:
             self.report.kept_providers.append(KeptProvider(uuid, name, reason))
 
 
-class KeptProviders:
-    """The providers kept by the flushes so far."""
-
-    def __init__(self) -> None:
-        self._conditions = LastingConditions()
-
-    def log(self, report: FlushReport) -> None:
-        """Log the providers that this flush kept, and forget those that are deleted now."""
-        deleted_uuids = {o.uuid for o in report.steps if isinstance(o, DeleteProvider)}
-        for uuid in deleted_uuids - {kept_provider.uuid for kept_provider in report.kept_providers}:
-            self._conditions.is_over(uuid)
-        for kept_provider in report.kept_providers:
-            if self._conditions.is_new(kept_provider.uuid, kept_provider.reason):
-                LOG.warning(
-                    "Provider %s (%s) is not deleted: %s",
-                    kept_provider.name,
-                    kept_provider.uuid,
-                    kept_provider.reason,
-                )
+def log_kept(report: FlushReport, conditions: LastingConditions) -> None:
+    """Log the providers that a flush kept, each once while it is, and forget those now deleted."""
+    deleted_uuids = {step.uuid for step in report.steps if isinstance(step, DeleteProvider)}
+    for uuid in deleted_uuids - {kept.uuid for kept in report.kept_providers}:
+        conditions.is_over(uuid)
+    for kept in report.kept_providers:
+        if conditions.is_new(kept.uuid, kept.reason):
+            LOG.warning("Provider %s (%s) is not deleted: %s", kept.name, kept.uuid, kept.reason)

@@ -1,22 +1,68 @@
 """Writes of one aspect of one provider that keep concurrent changes by others.
 
-After a conflict the aspect of this one provider is read, merged and written again.
+After a conflict the aspect of this one provider is read, merged and written again: a three-way
+merge of the state this agent read, the one it wants, and that in placement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement.connection import Retries
-from compute_agent.placement.providers import Providers
+from compute_agent.placement.providers import AtGeneration, Providers
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree import ProviderData, ProviderTree
-from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, equal_inventories
-from compute_agent.report.flushing.merge import merge_inventory, merge_set
+from compute_agent.provider_tree.inventory import (
+    FrozenRecord,
+    Inventory,
+    InventoryRecord,
+    equal_inventories,
+    single_precision,
+)
 from compute_agent.report.steps import SetAggregates, SetInventory, SetTraits
 from compute_agent.report.tree_reader import TreeReader
+
+OPERATORS_OWN: Final = ("allocation_ratio", "reserved")
+"""Keys an operator may change in placement while the agent is running."""
+
+
+def merge_set(base: frozenset[str], theirs: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
+    """Return `theirs` with our additions and without our removals."""
+    return (theirs | (ours - base)) - (base - ours)
+
+
+def merge_inventory(base: Inventory, theirs: Inventory, ours: Inventory) -> FrozenRecord:
+    """Merge an inventory: our classes win, classes that another writer added stay.
+
+    A ratio or reserve that we left as it was follows an operator's change.
+    """
+    merged_inventory = {
+        rc: record for rc, record in theirs.items() if rc not in base and rc not in ours
+    }
+    for rc, record in ours.items():
+        merged_inventory[rc] = _merge_record(base.get(rc), theirs.get(rc), record)
+    return FrozenRecord(merged_inventory)
+
+
+def _merge_record(
+    base: InventoryRecord | None, theirs: InventoryRecord | None, ours: InventoryRecord
+) -> InventoryRecord:
+    if base is None or theirs is None:
+        return ours
+    followed_values = {
+        key: theirs[key]
+        for key in OPERATORS_OWN
+        if _same(ours[key], base[key]) and not _same(theirs[key], ours[key])
+    }
+    return FrozenRecord({**ours, **followed_values}) if followed_values else ours
+
+
+def _same(first: float, second: float) -> bool:
+    return single_precision(first) == single_precision(second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +93,32 @@ class ProviderWrites:
 
     def set_aggregates(self, step: SetAggregates) -> None:
         """Add and remove aggregates; those of others survive."""
-        uuid, name = step.uuid, step.name
-
-        def attempt() -> None:
-            provider = self._fresh(uuid, "aggregates")
-            merged_aggregates = merge_set(step.before, provider.aggregates, step.after)
-            if merged_aggregates == provider.aggregates:
-                return
-            generation = _generation(provider)
-            with self._noticing_others(uuid):
-                answer = self.providers.put_aggregates(uuid, name, generation, merged_aggregates)
-            self.live.update_aggregates(uuid, merged_aggregates, answer.generation)
-
-        self.retries.while_conflicting(attempt)
+        put, update = self.providers.put_aggregates, self.live.update_aggregates
+        self._set_names(step, "aggregates", put, update)
 
     def set_traits(self, step: SetTraits) -> None:
         """Add and remove traits; those of others survive."""
+        self._set_names(step, "traits", self.providers.put_traits, self.live.update_traits)
+
+    def _set_names(
+        self,
+        step: SetAggregates | SetTraits,
+        aspect: str,
+        put: Callable[[str, str, int, frozenset[str]], AtGeneration[Any]],
+        update: Callable[[str, frozenset[str], int], bool],
+    ) -> None:
         uuid, name = step.uuid, step.name
 
         def attempt() -> None:
-            provider = self._fresh(uuid, "traits")
-            ours = self.names.accepted_traits(step.after)
-            merged_traits = merge_set(step.before, provider.traits, ours)
-            if merged_traits == provider.traits:
+            provider = self._fresh(uuid, aspect)
+            theirs = provider.traits if aspect == "traits" else provider.aggregates
+            ours = self.names.accepted_traits(step.after) if aspect == "traits" else step.after
+            merged_names = merge_set(step.before, theirs, ours)
+            if merged_names == theirs:
                 return
-            generation = _generation(provider)
             with self._noticing_others(uuid):
-                answer = self.providers.put_traits(uuid, name, generation, merged_traits)
-            self.live.update_traits(uuid, merged_traits, answer.generation)
+                answer = put(uuid, name, _generation(provider), merged_names)
+            update(uuid, merged_names, answer.generation)
 
         self.retries.while_conflicting(attempt)
 
@@ -114,28 +158,23 @@ class ProviderWrites:
                 self.reader.reread(self.live, uuid, [aspect])
         return self.live.data(uuid)
 
-    def _noticing_others(self, uuid: str) -> _DoubtMark:
-        return _DoubtMark(self.live, uuid)
-
-
-class _DoubtMark:
-    """A context that marks what became doubtful by an error, and lets the error pass."""
-
-    def __init__(self, live: ProviderTree, uuid: str) -> None:
-        self._live = live
-        self._uuid = uuid
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        if isinstance(error, errors.ResourceProviderUpdateConflict):
-            self._live.mark_stale(self._uuid)
-        elif isinstance(error, errors.ResourceProviderNotFound) and self._live.exists(self._uuid):
-            self._live.remove(self._uuid)
-        elif isinstance(error, errors.PlacementUnavailable) and self._live.exists(self._uuid):
-            # The write may have happened although its answer was lost.
-            self._live.mark_stale(self._uuid)
+    @contextmanager
+    def _noticing_others(self, uuid: str) -> Iterator[None]:
+        """Mark what becomes doubtful by an error, and let the error pass."""
+        try:
+            yield
+        except errors.ResourceProviderUpdateConflict:
+            self.live.mark_stale(uuid)
+            raise
+        except errors.ResourceProviderNotFound:
+            if self.live.exists(uuid):
+                self.live.remove(uuid)
+            raise
+        except errors.PlacementUnavailable:
+            # the write may have happened although its answer was lost
+            if self.live.exists(uuid):
+                self.live.mark_stale(uuid)
+            raise
 
 
 def _generation(provider: ProviderData) -> int:

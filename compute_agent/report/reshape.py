@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,24 +17,22 @@ from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
-from compute_agent.report.flushing.merge import merge_inventory
+from compute_agent.report.provider_writes import merge_inventory
 from compute_agent.report.steps import SetInventory
 from compute_agent.report.tree_reader import TreeReader
 
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Reshaper:
     """Reshapes of one connection; remembers whether its user may reshape."""
 
-    def __init__(
-        self, connection: Connection, providers: Providers, reader: TreeReader, workers: RequestPool
-    ) -> None:
-        self._connection = connection
-        self._providers = providers
-        self._reader = reader
-        self._workers = workers
-        self.is_allowed = True
+    connection: Connection
+    providers: Providers
+    reader: TreeReader
+    workers: RequestPool
+    is_allowed: bool = True
 
     def set_inventories(self, live: ProviderTree, changes: Sequence[SetInventory]) -> bool:
         """Replace many inventories at once; when false is returned, write them one by one.
@@ -48,7 +47,7 @@ class Reshaper:
         doing = f"Replacing {len(merged_inventories)} inventories at once"
         body = {"inventories": _bodies(live, merged_inventories), "allocations": {}}
         try:
-            response = self._connection.call(_request(body, doing))
+            response = self.connection.call(_request(body, doing))
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
@@ -90,12 +89,12 @@ class Reshaper:
         if not merged_inventories:
             return
         before = {uuid: live.data(uuid).inventory for uuid in merged_inventories}
-        consumers = {c: consumer_body(c, record) for c, record in allocations.items()}
+        consumers = {c: _consumer_body(c, record) for c, record in allocations.items()}
         body = {"inventories": _bodies(live, merged_inventories), "allocations": consumers}
         doing = f"Reshaping {len(merged_inventories)} provider(s) and {len(consumers)} consumer(s)"
         request = _request(body, doing)
         try:
-            response = self._connection.call(request)
+            response = self.connection.call(request)
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
@@ -106,25 +105,14 @@ class Reshaper:
         except errors.PlacementUnavailable as exc:
             self._settle(live, before, merged_inventories, exc)
         else:
-            self._judge(request, response)
+            _check(request, response)
         self._absorb(live, merged_inventories, consumers)
-
-    def _judge(self, request: Request, response: Response) -> None:
-        if response.status == 204:
-            return
-        refusal = responses.failure(errors.PlacementError, request, response)
-        # in use: another writer claimed after the consumers were read, before the generations were
-        if responses.is_conflict(response) or refusal.code == responses.INVENTORY_IN_USE:
-            raise responses.failure(errors.PlacementReshapeConflict, request, response)
-        raise errors.ReshapeFailed(
-            str(refusal), status=refusal.status, code=refusal.code, detail=refusal.detail
-        )
 
     def _merge(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
         """Return the wanted inventories, merged with changes by others, where they differ."""
         stale_uuids = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
-        self._workers.results(
-            [partial(self._reader.reread, live, uuid, ["inventories"]) for uuid in stale_uuids]
+        self.workers.results(
+            [partial(self.reader.reread, live, uuid, ["inventories"]) for uuid in stale_uuids]
         )
         inventories: dict[str, Inventory] = {}
         for change in changes:
@@ -145,17 +133,20 @@ class Reshaper:
         # the pass schedule warns of an outage once; this is logged with every try
         LOG.info("The reshape was not answered: %s. Its outcome is read from placement.", failure)
         tasks = [
-            partial(self._providers.inventories, uuid, live.data(uuid).name)
+            partial(self.providers.inventories, uuid, live.data(uuid).name)
             for uuid in wanted_inventories
         ]
-        now = dict(zip(wanted_inventories, self._workers.results(tasks), strict=True))
+        now = dict(zip(wanted_inventories, self.workers.results(tasks), strict=True))
         if all(
             equal_inventories(now[uuid].content, wanted_inventories[uuid])
             for uuid in wanted_inventories
         ):
             return
         if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted_inventories):
-            raise not_reshaped(failure) from failure
+            # no other writer was there, so this is not a conflict: it lasts as long as the outage
+            raise errors.PlacementUnavailable(
+                f"the reshape did not happen, the layout is still the old one: {failure}"
+            ).of_answer(failure) from failure
         raise errors.ReshapeFailed(
             f"it was not answered, and placement has neither the old nor the new layout: {failure}"
         ) from failure
@@ -181,7 +172,7 @@ class Reshaper:
                 generation += 2 if wanted_inventories[uuid] else 1
             live.set_generation(uuid, generation + (uuid in provider_uuids))
         root = live.root_of(next(iter(wanted_inventories))).uuid
-        for provider in self._providers.in_tree(root):
+        for provider in self.providers.in_tree(root):
             uuid = provider["uuid"]
             if not live.exists(uuid):
                 continue
@@ -194,17 +185,19 @@ def _request(body: object, doing: str) -> Request:
     return Request("POST", "/reshaper", json=body, timeout=RESHAPE_TIMEOUT, doing=doing)
 
 
-def not_reshaped(failure: errors.PlacementUnavailable) -> errors.PlacementUnavailable:
-    """Make the error for a reshape that had no answer and was not done.
+def _check(request: Request, response: Response) -> None:
+    if response.status == 204:
+        return
+    refusal = responses.failure(errors.PlacementError, request, response)
+    # in use: another writer claimed after the consumers were read, before the generations were
+    if responses.is_conflict(response) or refusal.code == responses.INVENTORY_IN_USE:
+        raise responses.failure(errors.PlacementReshapeConflict, request, response)
+    raise errors.ReshapeFailed(
+        str(refusal), status=refusal.status, code=refusal.code, detail=refusal.detail
+    )
 
-    No other writer was there, so this is not a conflict: it lasts as long as the outage.
-    """
-    return errors.PlacementUnavailable(
-        f"the reshape did not happen, the layout is still the old one: {failure}"
-    ).of_answer(failure)
 
-
-def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:
+def _consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a consumer's record as the reshaper takes it.
 
     The type is left out: written without it, placement keeps the type a consumer has, also the

@@ -1,1 +1,0 @@
-"""Flushing: a plan is carried out, provider by provider."""
