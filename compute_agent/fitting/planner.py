@@ -14,12 +14,13 @@ from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import ORDINARY, Host
 from compute_agent.fitting.plan import UNDECIDED, Cost, Grant, Part, Plan, Refusal
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions, Rooms, network_cells
-from compute_agent.fitting.search import feasible, spreading
+from compute_agent.fitting.search import feasible
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import ON_NO_CELL, DeviceChooser
-from compute_agent.fitting.search.limit import StepLimit, StepsExceeded
 from compute_agent.fitting.search.matching import Matching
 from compute_agent.fitting.search.node_search import NodeSearch
+from compute_agent.fitting.search.packing import StepLimit, StepsExceeded
+from compute_agent.fitting.search.spreading import Spreading
 
 
 def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Plan | Refusal:
@@ -47,35 +48,32 @@ class _Planning:
         self._chooser = DeviceChooser(host, guest, self._limit, keep_links=options.keep_links)
 
     def answer(self) -> Plan | Refusal:
-        if not all(self._chooser.candidates) or self._memory() > self._memory_limit():
+        nodes, limit = self._guest.nodes, self._host.memory_mib
+        if limit is None:
+            limit = 1 << 62
+        ordinary_mib = sum(node.memory_mib for node in nodes if node.page_sizes == {ORDINARY})
+        if not all(self._chooser.candidates) or ordinary_mib > limit:
             return self._refusal()
         if self._guest.floats:
-            return self._floating()
-        nodes = _limited(self._guest.nodes, self._memory_limit())
+            devices = self._chooser.best(ON_NO_CELL)
+            if devices is None:
+                return self._refusal()
+            return self._plan((), Cost(*devices[:5], devices=devices.devices), 0)
+        nodes = _limited(nodes, limit)
         allowed = self._allowed(nodes)
         found: Plan | None = None
         if all(allowed):
             found = self._on_cells(nodes, allowed)
         if found is None and not self._guest.names_nodes:
-            found = self._spread()
+            spreading = Spreading(self._host, self._guest, self._rooms, self._chooser)
+            spread = spreading.best(self._options.budget)
+            if spread is not None:
+                found = self._plan(spread.parts, spread.cost, spread.steps, is_best=spread.is_best)
         return found or self._refusal()
-
-    def _memory(self) -> int:
-        return sum(n.memory_mib for n in self._guest.nodes if n.page_sizes == {ORDINARY})
-
-    def _memory_limit(self) -> int:
-        limit = self._host.memory_mib
-        return limit if limit is not None else 1 << 62
 
     def _refusal(self) -> Refusal:
         refusal = refusals.refusal(self._host, self._guest, self._rooms, self._chooser)
         return replace(refusal, steps=self._limit.taken)
-
-    def _floating(self) -> Plan | Refusal:
-        devices = self._chooser.best(ON_NO_CELL)
-        if devices is None:
-            return self._refusal()
-        return self._plan((), Cost(*devices[:5], devices=devices.devices), devices.devices, 0)
 
     def _allowed(self, nodes: tuple[Node, ...]) -> list[int]:
         """Return the cells that have room for each node, as bits."""
@@ -101,7 +99,7 @@ class _Planning:
             return None
         search = NodeSearch(self._host, self._guest, nodes, self._rooms, self._chooser, allowed)
         search.run(self._options.budget)
-        cells, devices, cost = search.cells, search.devices, search.best
+        cells, cost = search.cells, search.best
         if cost is None and search.is_exhaustive:
             return None
         if cost is None:
@@ -112,36 +110,16 @@ class _Planning:
             own = tuple(1 << cell for cell in cells)
             chosen = self._chooser.best(GuestCells(sum(own), own))
             assert chosen is not None
-            devices, cost = chosen.devices, self._rooms.cost_of_way(cells, nodes, chosen)
+            cost = self._rooms.cost_of_way(cells, nodes, chosen)
         parts = tuple(self._rooms.part(cell, node) for cell, node in zip(cells, nodes, strict=True))
-        return self._plan(parts, cost, devices, search.steps, is_best=search.is_exhaustive)
-
-    def _spread(self) -> Plan | None:
-        spread = spreading.spread(
-            self._host, self._guest, self._rooms, self._chooser, self._options
-        )
-        if spread is None:
-            return None
-        return self._plan(
-            spread.parts,
-            spread.cost,
-            spread.cost.devices,
-            spread.steps,
-            is_best=spread.is_best,
-        )
+        return self._plan(parts, cost, search.steps, is_best=search.is_exhaustive)
 
     def _plan(
-        self,
-        parts: tuple[Part, ...],
-        cost: Cost,
-        devices: tuple[int, ...],
-        steps: int,
-        *,
-        is_best: bool = True,
+        self, parts: tuple[Part, ...], cost: Cost, steps: int, *, is_best: bool = True
     ) -> Plan:
         return Plan(
             parts,
-            tuple(given(self._host, self._guest, devices)),
+            tuple(given(self._host, self._guest, cost.devices)),
             cost,
             is_best and self._chooser.is_exhaustive,
             steps + self._chooser.steps + self._limit.taken,

@@ -28,8 +28,7 @@ from compute_agent.request.errors import InvalidRequest
 
 _KEYED = re.compile(r"^(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)$")
 _PLAIN = re.compile(r"^(member_of|in_tree|same_subtree)([a-zA-Z0-9_-]{1,64})?$")
-RESOURCE_CLASS = re.compile(r"^[A-Z0-9_]{1,255}$")
-TRAIT = re.compile(r"^[A-Z0-9_]{1,255}$")
+RESOURCE_CLASS = TRAIT = re.compile(r"^[A-Z0-9_]{1,255}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,11 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
                     continue
                 groups[suffix] = group.adding(resources)
             else:
-                groups[suffix] = _with_trait(group, key, name, value)
+                name = trait(key, name)
+                if value not in ("required", "forbidden"):
+                    raise InvalidRequest(key, value, "required or forbidden")
+                is_required = value == "required"
+                groups[suffix] = group.requiring(name) if is_required else group.forbidding(name)
         elif match := _PLAIN.match(key):
             kind, suffix = match[1], match[2] or UNSUFFIXED
             group = groups.get(suffix, RequestGroup())
@@ -215,12 +218,3 @@ def with_member_of(group: RequestGroup, field_name: str, value: str) -> RequestG
     if is_negated:
         return replace(group, forbidden_aggregates=group.forbidden_aggregates | uuids)
     return replace(group, member_of=group.member_of | {uuids})
-
-
-def _with_trait(group: RequestGroup, key: str, name: str, value: str) -> RequestGroup:
-    checked_trait = trait(key, name)
-    if value == "required":
-        return group.requiring(checked_trait)
-    if value == "forbidden":
-        return group.forbidding(checked_trait)
-    raise InvalidRequest(key, value, "required or forbidden")

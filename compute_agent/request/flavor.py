@@ -6,7 +6,7 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from compute_agent.request import contradictions, extra_specs, flavor_settings
 from compute_agent.request.candidate_request import (
@@ -35,7 +35,7 @@ class RequestOptions:
 
     limit: int | None = 1000
     is_without_devices: bool = False
-    pci_aliases: Mapping[str, PciAlias] | None = field(default=None)
+    pci_aliases: Mapping[str, PciAlias] | None = None
 
 
 def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
@@ -158,10 +158,8 @@ def _suffixes_of(request: PciRequest) -> list[str]:
 
 def _pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
     """Return the requests for aliases; a port's function has none, and is left to the host."""
-    return tuple(r for r in spec.pci_requests if r.alias_name) or _flavor_pci_requests(spec)
-
-
-def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
+    if requests := tuple(r for r in spec.pci_requests if r.alias_name):
+        return requests
     text = spec.flavor.extra_specs.get(_ALIAS_SPEC, "")
     counts: Counter[str] = Counter()
     for item in filter(None, (part.strip() for part in text.split(","))):

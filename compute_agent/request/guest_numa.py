@@ -193,7 +193,12 @@ def _page_traits(spec: RequestSpec, known_traits: Collection[str]) -> frozenset[
     if text == "large":
         return frozenset(known_traits) or frozenset((f"{PAGE_SIZE_PREFIX}2048",))
     try:
-        kib = int(text) if text.isdecimal() else _bytes(text) // 1024
+        if text.isdecimal():
+            kib = int(text)
+        else:
+            # 2MB, 2.5 GiB, 1g, 16Mb (bits)
+            size = text.replace(" ", "") + ("" if text[-1:] in "bB" else "B")
+            kib = int(strutils.string_to_bytes(size, return_int=True)) // 1024
     except ValueError:
         kib = 0
     if kib < 1:
@@ -201,12 +206,6 @@ def _page_traits(spec: RequestSpec, known_traits: Collection[str]) -> frozenset[
             "hw:mem_page_size", text, "small, large, any, or a size such as 2048, 2MB, 1GB"
         )
     return frozenset((f"{PAGE_SIZE_PREFIX}{kib}",)) if kib > _SMALL_PAGE else frozenset()
-
-
-def _bytes(text: str) -> int:
-    """Return the bytes of a size with a unit: 2MB, 2.5 GiB, 1g, 16Mb (bits)."""
-    unit = "" if text[-1:] in "bB" else "B"
-    return int(strutils.string_to_bytes(f"{text.replace(' ', '')}{unit}", return_int=True))
 
 
 def planned_guest(

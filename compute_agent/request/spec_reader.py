@@ -49,8 +49,11 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise InvalidRequest(self.name(field), value, "a string")
         text = str(value)
-        if not _is_encodable(text):
-            raise InvalidRequest(self.name(field), value, "a string of characters")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # JSON may have halves of characters
+            raise InvalidRequest(self.name(field), value, "a string of characters") from None
         return text
 
     def number(self, field: str, default: int = 0) -> int:
@@ -143,15 +146,6 @@ class Fields:
         return self._value
 
 
-def _is_encodable(text: str) -> bool:
-    """Return whether a text can be sent: JSON may have halves of characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the uuids to claim for: `instance_uuids`, or `instance_uuid` alone.
 
@@ -180,7 +174,7 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         if not fields.text(required_field):
             raise InvalidRequest(required_field, body.get(required_field), "an id")
     groups = [_requested_group(group) for group in fields.objects("requested_resources")]
-    level = fields.fields("request_level_params")
+    level, image = fields.fields("request_level_params"), fields.fields("image")
     subtrees = {
         _subtree(level.name("same_subtree"), suffixes) for suffixes in level.list("same_subtree")
     }
@@ -194,7 +188,7 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         project_id=fields.text("project_id"),
         user_id=fields.text("user_id"),
         flavor=_flavor(fields.fields("flavor")),
-        image=_image(fields.fields("image")),
+        image=Image(image.text("id"), image.strings("properties"), image.text("disk_format")),
         is_bfv=fields.flag("is_bfv"),
         availability_zone=fields.text("availability_zone"),
         destination=_destination(fields.fields("requested_destination")),
@@ -207,7 +201,12 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
             _guest_cell(cell) for cell in fields.fields("numa_topology").objects("cells")
         ),
         requested_groups=tuple(groups),
-        pci_requests=tuple(_pci_request(request) for request in fields.objects("pci_requests")),
+        pci_requests=tuple(
+            PciRequest(
+                device.text("request_id"), device.text("alias_name"), device.number("count", 1)
+            )
+            for device in fields.objects("pci_requests")
+        ),
         root_required=level.traits("root_required"),
         root_forbidden=level.traits("root_forbidden"),
         same_subtree=frozenset(subtrees),
@@ -230,26 +229,18 @@ def _flavor(fields: Fields) -> Flavor:
     )
 
 
-def _image(fields: Fields) -> Image:
-    return Image(fields.text("id"), fields.strings("properties"), fields.text("disk_format"))
-
-
 def _destination(fields: Fields) -> Destination:
+    # the uuid of the cell stands alone or in an object
+    in_object = isinstance(fields.as_mapping().get("cell"), Mapping)
+    cell = fields.fields("cell").uuid("uuid") if in_object else fields.uuid("cell")
     return Destination(
         host=fields.text("host"),
         node=fields.text("node"),
         aggregates=fields.uuid_sets("aggregates"),
         forbidden_aggregates=fields.uuids("forbidden_aggregates"),
-        cell=_cell(fields),
+        cell=cell or "",
         allow_cross_cell_move=fields.flag("allow_cross_cell_move"),
     )
-
-
-def _cell(fields: Fields) -> str:
-    """Return the uuid of the cell, which stands alone or in an object."""
-    value = fields.as_mapping().get("cell")
-    cell_fields = fields.fields("cell") if isinstance(value, Mapping) else None
-    return (cell_fields.uuid("uuid") if cell_fields else fields.uuid("cell")) or ""
 
 
 def _guest_cell(fields: Fields) -> GuestCell:
@@ -292,14 +283,6 @@ def _requested_group(fields: Fields) -> RequestedGroup:
     )
 
 
-def _pci_request(fields: Fields) -> PciRequest:
-    return PciRequest(
-        request_id=fields.text("request_id"),
-        alias_name=fields.text("alias_name"),
-        count=fields.number("count", 1),
-    )
-
-
 def _networks(fields: Fields) -> tuple[RequestedNetwork, ...]:
     """Return the networks of the ports, and those that only the caller knows to be theirs."""
     metadata = fields.fields("network_metadata")
@@ -309,16 +292,16 @@ def _networks(fields: Fields) -> tuple[RequestedNetwork, ...]:
     functions = (f for r in fields.objects("pci_requests") for f in r.objects("spec"))
     if any(function.text("remote_managed").lower() == "true" for function in functions):
         ways.append(RequestedNetwork(remote_managed=True))
-    return (*map(_network, fields.objects("requested_networks")), *ways)
-
-
-def _network(fields: Fields) -> RequestedNetwork:
-    return RequestedNetwork(
-        fields.uuids("segment_aggregates"),
-        fields.flag("remote_managed"),
-        fields.text("physnet"),
-        fields.flag("tunneled"),
+    networks = (
+        RequestedNetwork(
+            network.uuids("segment_aggregates"),
+            network.flag("remote_managed"),
+            network.text("physnet"),
+            network.flag("tunneled"),
+        )
+        for network in fields.objects("requested_networks")
     )
+    return (*networks, *ways)
 
 
 def _subtree(name: str, value: object) -> frozenset[str]:

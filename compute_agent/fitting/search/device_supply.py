@@ -8,9 +8,8 @@ from typing import NamedTuple
 from compute_agent.fitting.guest import LEGACY, PREFERRED, SOCKET, Guest, Wish
 from compute_agent.fitting.host import Cell, Device, Host
 from compute_agent.fitting.search.coverage import EVERY, Demand, Supply
-from compute_agent.fitting.search.limit import StepLimit
 from compute_agent.fitting.search.matching import bits
-from compute_agent.fitting.search.packing import Packing, WishKind, largest_sum
+from compute_agent.fitting.search.packing import Packing, StepLimit, WishKind, largest_sum
 
 
 class GuestCells(NamedTuple):

@@ -9,7 +9,7 @@ from compute_agent.fitting.guest import Guest
 from compute_agent.fitting.host import Device, Host
 from compute_agent.fitting.plan import DeviceCost
 from compute_agent.fitting.search.device_supply import DeviceSupply, GuestCells, Prices
-from compute_agent.fitting.search.limit import StepLimit
+from compute_agent.fitting.search.packing import StepLimit
 
 _COMPARED: Final = 400
 """Choices of devices that are compared for one set of cells."""

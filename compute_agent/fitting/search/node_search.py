@@ -56,9 +56,11 @@ class NodeSearch:
             number > 0 and nodes[number] == nodes[number - 1] and not named & {number, number - 1}
             for number in range(len(nodes))
         ]
-        self._least_device = 0
-        if guest.wishes:
-            self._least_device = self._least_distance()
+        # the least that as many cells as there are nodes are from devices for all
+        self._least_device = sum(
+            min(sum(sorted(chooser.distances(device))[: len(nodes)]) for device in candidates)
+            for candidates in chooser.candidates
+        )
         self._distances = _distances(self._cells) if len(nodes) > 1 else [[] for _ in host.cells]
         self._least_pair = (
             min(min(row[i + 1 :]) for i, row in enumerate(self._distances[:-1]))
@@ -88,19 +90,9 @@ class NodeSearch:
         self._ids: tuple[int, ...] = ()
         self.best: Cost | None = None
         self.cells: list[int] = []
-        self.devices: tuple[int, ...] = ()
         self.steps = 0
         self._budget = 0
         self.is_exhaustive = True
-
-    def _least_distance(self) -> int:
-        """Return the least that as many cells as there are nodes are from devices for all."""
-        least = 0
-        for candidates in self._chooser.candidates:
-            least += min(
-                sum(sorted(self._chooser.distances(d))[: len(self._nodes)]) for d in candidates
-            )
-        return least
 
     def run(self, budget: int) -> None:
         """Search until nothing better is left, or for as many steps."""
@@ -213,7 +205,7 @@ class NodeSearch:
         assert devices is not None
         cost = total_cost(distance, devices, costs, ids)
         if best is None or cost < best:
-            self.best, self.cells, self.devices = cost, cells[:], devices.devices
+            self.best, self.cells = cost, cells[:]
 
 
 def _distances(cells: Sequence[Cell]) -> list[list[int]]:

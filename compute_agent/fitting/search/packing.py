@@ -12,10 +12,32 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from compute_agent.fitting.search.limit import StepLimit
-
 _SUMMED: Final = 64
 """Units up to which it is looked at how many of them whole wishes can be."""
+
+
+class StepsExceeded(Exception):
+    """More steps than are allowed would be needed to decide whether a guest fits."""
+
+
+class StepLimit:
+    """Steps of one plan, counted up to a limit.
+
+    :ivar taken: so far.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.taken = 0
+
+    def take(self) -> None:
+        """Count a step.
+
+        :raises StepsExceeded: it is one too many.
+        """
+        self.taken += 1
+        if self.taken > self._limit:
+            raise StepsExceeded
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from compute_agent.fitting.guest import REQUIRE, Guest, Node
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Cost, Part
-from compute_agent.fitting.room import PlanOptions, Rooms, network_cells
+from compute_agent.fitting.room import Rooms, network_cells
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import DeviceChooser
 from compute_agent.fitting.search.matching import Matching
@@ -36,20 +36,13 @@ class Spread(NamedTuple):
     steps: int
 
 
-def spread(
-    host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser, options: PlanOptions
-) -> Spread | None:
-    """Return the best way to lay a guest over several cells; None: there is no way."""
-    return _Spreading(host, guest, rooms, chooser).best(options.budget)
-
-
 class _Way(NamedTuple):
     cost: Cost
     positions: tuple[int, ...]
     nodes: tuple[Node, ...]
 
 
-class _Spreading:
+class Spreading:
     """One guest, and what each cell can give of it."""
 
     def __init__(self, host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> None:
@@ -62,19 +55,22 @@ class _Spreading:
         sizes = {core.threads for cell in host.cells for core in cell.cores if core.threads > 1}
         self._step = min(sizes, default=1) if self._is_whole else 1
         self._needs: Amounts = (whole.vcpus, whole.pinned, whole.memory_mib)
-        self._room: list[Amounts] = [self._room_of(position) for position in range(len(host.cells))]
+        self._room: list[Amounts] = [
+            (
+                cell.shareable,
+                max(rooms.pinnable(position), 0),
+                max(rooms.memory(position, whole), 0),
+            )
+            for position, cell in enumerate(host.cells)
+        ]
         self._usable = [
             position
             for position, room in enumerate(self._room)
             if any(need and amount for need, amount in zip(self._needs, room, strict=True))
         ]
 
-    def _room_of(self, position: int) -> Amounts:
-        cell = self._host.cells[position]
-        memory = self._rooms.memory(position, self._whole)
-        return cell.shareable, max(self._rooms.pinnable(position), 0), max(memory, 0)
-
     def best(self, budget: int) -> Spread | None:
+        """Return the best way to lay the guest over several cells; None: there is no way."""
         if not self._is_enough(self._usable) or not self._is_near(self._usable):
             return None
         steps = 0
