@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from compute_agent import errors
-from compute_agent.drift.instances.source import InstanceSource, Listing
+from compute_agent.drift.instances.instance import InstanceSource, Listing
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.placement.provider_directory import ProviderDirectory
 from compute_agent.programs.printable import first_of

@@ -15,7 +15,8 @@ from compute_agent.cmd.manage.exit_statuses import AuditExit
 from compute_agent.cmd.manage.options import configuration, transport
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
-from compute_agent.drift.instances.source import InstanceSource, Listing, listing_source
+from compute_agent.drift.instances.instance import InstanceSource, Listing
+from compute_agent.drift.instances.source import listing_source
 from compute_agent.drift.orphans import Judgement, Verdict, confirmed, delete, judge
 from compute_agent.drift.wording import count_of
 from compute_agent.placement import provider_directory

@@ -19,8 +19,8 @@ from compute_agent.drift import wording
 from compute_agent.drift.healing.healer import Healer, Outcome, State, healer_of
 from compute_agent.drift.healing.run import HealResult, heal_all
 from compute_agent.drift.instances.agents import AgentsOnBus
-from compute_agent.drift.instances.instance import Instance, devices_of
-from compute_agent.drift.instances.source import PortSource, catalogue_of
+from compute_agent.drift.instances.instance import Instance, PortSource, devices_of
+from compute_agent.drift.instances.source import catalogue_of
 from compute_agent.report.client import ReportClient
 from compute_agent.virt.driver import InstanceDevices
 

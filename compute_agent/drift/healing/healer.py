@@ -16,6 +16,7 @@ from compute_agent.drift.instances.instance import (
     Instance,
     Port,
     PortNotWritten,
+    PortSource,
     PortsUnreadable,
 )
 from compute_agent.placement import provider_directory
@@ -40,7 +41,6 @@ from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.drift.instances.source import PortSource
     from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient

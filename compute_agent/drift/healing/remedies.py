@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.drift.healing.healer import Healer
-    from compute_agent.drift.instances.source import (
+    from compute_agent.drift.instances.instance import (
         InstanceCatalogue,
         InstanceSource,
         Listing,

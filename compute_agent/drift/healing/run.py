@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from compute_agent import errors
 from compute_agent.drift.healing.healer import Healer, Outcome, State
-from compute_agent.drift.instances.source import InstanceCatalogue
+from compute_agent.drift.instances.instance import InstanceCatalogue
 
 
 class NoSuchInstance(errors.ComputeAgentError):

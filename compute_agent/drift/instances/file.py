@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.drift.instances.instance import Instance, Port, PortNotWritten, instance_of
-from compute_agent.drift.instances.source import Listing
+from compute_agent.drift.instances.instance import (
+    Instance,
+    Listing,
+    Port,
+    PortNotWritten,
+    instance_of,
+)
 from compute_agent.placement.provider_directory import ProviderDirectory
 from compute_agent.request.errors import InvalidRequest
 

@@ -1,11 +1,11 @@
-"""An instance as a source of instances describes it: what it needs, and where it runs."""
+"""An instance as a source describes it: what it needs, where it runs; and what sources answer."""
 
 from __future__ import annotations
 
 import uuid as uuidlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from compute_agent import errors
 from compute_agent.discovery.facts import pci_address
@@ -14,6 +14,9 @@ from compute_agent.request.ports import groups_of_port
 from compute_agent.request.spec import RequestSpec
 from compute_agent.request.spec_reader import Fields, read_spec
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
+
+if TYPE_CHECKING:
+    from compute_agent.placement.provider_directory import ProviderDirectory
 
 PORT_ALLOCATION = "allocation"
 """Key of a port's binding profile that names the providers its resources come from."""
@@ -78,6 +81,84 @@ class Instance:
             more, subtrees = groups_of_port(port.uuid, port.resource_request)
             groups, together = groups + more, together | subtrees
         return replace(self.spec, requested_groups=groups, same_subtree=together)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a source knew at one moment.
+
+    :ivar known_consumers: consumers that exist.
+    :ivar by_host: host to the instances that run there; empty where the source does not know.
+    :ivar roots: host to the root providers it answers for.
+    :ivar silent: root providers for which nobody answered: what holds something there may exist.
+    :ivar untold: of these, the ones whose agent is there and does not list instances, and why.
+    :ivar complete: the source knows every consumer there is, wherever it runs.
+    :ivar knows_migrations: it also knows the consumers that stand for unfinished migrations.
+    """
+
+    known_consumers: frozenset[str]
+    by_host: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    roots: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    untold: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = False
+    knows_migrations: bool = False
+
+    @property
+    def answered_roots(self) -> frozenset[str]:
+        """Roots for which an agent answered."""
+        return frozenset().union(*self.roots.values())
+
+
+class InstanceSource(Protocol):
+    """Asked once for every look."""
+
+    name: str
+
+    def look(self, directory: ProviderDirectory) -> Listing:
+        """Return what exists now.
+
+        :raises ComputeAgentError: the source cannot be used.
+        """
+
+    def is_gone(self, uuid: str) -> bool:
+        """Whether a consumer that was not listed does not exist, asked for it alone.
+
+        :raises ComputeAgentError: it is not known.
+        """
+
+
+class InstanceCatalogue(Protocol):
+    """Source of instances with what they need."""
+
+    name: str
+
+    def instances(self, only: str | None = None) -> Iterator[Instance]:
+        """Every instance, or the one of uuid `only`; nothing where there is no such.
+
+        :raises ComputeAgentError: they cannot be read.
+        """
+
+
+class PortSource(Protocol):
+    """Source of the ports of instances.
+
+    :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.
+    """
+
+    writable: bool
+
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """Return the ports of an instance that need resources.
+
+        :raises PortsUnreadable: it is not known which.
+        """
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
+        """Give a port another binding profile.
+
+        :raises PortNotWritten: it has the one it had.
+        """
 
 
 class PortsUnreadable(errors.ComputeAgentError):

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.drift.instances.instance import Instance, instance_of
-from compute_agent.drift.instances.source import Listing
+from compute_agent.drift.instances.instance import Instance, Listing, instance_of
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.provider_directory import ProviderDirectory
 

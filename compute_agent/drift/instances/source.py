@@ -1,101 +1,22 @@
-"""Sources of instances: what they answer, and those that a configuration names.
-
-Each is imported where it is used.
-"""
+"""The sources of instances that a configuration names. Each is imported where it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from compute_agent import errors
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.drift.instances.instance import Instance, Port
-    from compute_agent.placement.provider_directory import ProviderDirectory
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a source knew at one moment.
-
-    :ivar known_consumers: consumers that exist.
-    :ivar by_host: host to the instances that run there; empty where the source does not know.
-    :ivar roots: host to the root providers it answers for.
-    :ivar silent: root providers for which nobody answered: what holds something there may exist.
-    :ivar untold: of these, the ones whose agent is there and does not list instances, and why.
-    :ivar complete: the source knows every consumer there is, wherever it runs.
-    :ivar knows_migrations: it also knows the consumers that stand for unfinished migrations.
-    """
-
-    known_consumers: frozenset[str]
-    by_host: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    roots: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    silent: frozenset[str] = frozenset()
-    untold: Mapping[str, str] = field(default_factory=dict)
-    complete: bool = False
-    knows_migrations: bool = False
-
-    @property
-    def answered_roots(self) -> frozenset[str]:
-        """Roots for which an agent answered."""
-        return frozenset().union(*self.roots.values())
-
-
-class InstanceSource(Protocol):
-    """Asked once for every look."""
-
-    name: str
-
-    def look(self, directory: ProviderDirectory) -> Listing:
-        """Return what exists now.
-
-        :raises ComputeAgentError: the source cannot be used.
-        """
-
-    def is_gone(self, uuid: str) -> bool:
-        """Whether a consumer that was not listed does not exist, asked for it alone.
-
-        :raises ComputeAgentError: it is not known.
-        """
-
-
-class InstanceCatalogue(Protocol):
-    """Source of instances with what they need."""
-
-    name: str
-
-    def instances(self, only: str | None = None) -> Iterator[Instance]:
-        """Every instance, or the one of uuid `only`; nothing where there is no such.
-
-        :raises ComputeAgentError: they cannot be read.
-        """
-
-
-class PortSource(Protocol):
-    """Source of the ports of instances.
-
-    :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.
-    """
-
-    writable: bool
-
-    def of(self, instance: Instance) -> tuple[Port, ...]:
-        """Return the ports of an instance that need resources.
-
-        :raises PortsUnreadable: it is not known which.
-        """
-
-    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
-        """Give a port another binding profile.
-
-        :raises PortNotWritten: it has the one it had.
-        """
+    from compute_agent.drift.instances.instance import (
+        InstanceCatalogue,
+        InstanceSource,
+        PortSource,
+    )
 
 
 def listing_source(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.drift.instances.source import Listing
+from compute_agent.drift.instances.instance import Listing
 from compute_agent.drift.orphans import Verdict, delete, judge
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory

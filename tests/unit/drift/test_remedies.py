@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent.drift.healing.remedies import judgement_from
-from compute_agent.drift.instances.source import Listing
+from compute_agent.drift.instances.instance import Listing
 from compute_agent.drift.orphans import Verdict, judge_alone
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory
