@@ -12,8 +12,7 @@ from placement_server.api.routes import Dispatcher
 from placement_server.api.services import Services
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.saved.saved_file import SavedFile
-from placement_server.candidates.limits.heavy import HeavySearches
-from placement_server.candidates.limits.memory import MIB, SearchMemory
+from placement_server.candidates.limits import MIB, HeavySearches, SearchMemory
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, monitoring, telemetry

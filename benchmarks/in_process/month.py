@@ -27,8 +27,7 @@ from compute_agent.fitting.host import Cell, Core, Device, Host
 from compute_agent.fitting.plan import Plan
 from compute_agent.fitting.planner import plan
 from placement_server.candidates.index.index import IndexWriter
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.holdings import HeldAmounts
 from placement_server.candidates.make_room.plan import Bounds
 from placement_server.candidates.make_room.question import Question, find_room

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from placement_server.candidates.closest.closest import ClosestRelaxations, find_closest
-from placement_server.candidates.closest.trials import Trials
+from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.index.arrays import IntArray, SlotArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery

@@ -11,10 +11,10 @@ from itertools import chain, groupby, islice
 from operator import getitem, itemgetter
 from typing import Final
 
+from placement_server.candidates import sizes
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits import sizes
-from placement_server.candidates.limits.memory import MIB, Account
+from placement_server.candidates.limits import MIB, Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery

@@ -6,27 +6,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from placement_server.candidates.capacity.capacity import Capacity
-from placement_server.candidates.capacity.fragmentation import Amounts
+from placement_server.candidates.capacity import Capacity
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
-from placement_server.candidates.evaluator import Fragmentation, QueryEvaluator, SearchOptions
+from placement_server.candidates.evaluator import (
+    Fragmentation,
+    QueryEvaluator,
+    SearchOptions,
+    SupposedFleet,
+)
 from placement_server.candidates.explain import Explanation
+from placement_server.candidates.fragmentation import Amounts
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits.heavy import HeavySearches, SearchEffort
-from placement_server.candidates.limits.memory import Account, SearchMemory
-from placement_server.candidates.make_room.answer import Body
+from placement_server.candidates.limits import Account, HeavySearches, SearchEffort, SearchMemory
 from placement_server.candidates.make_room.process import RoomProcesses
-from placement_server.candidates.make_room.question import Question
+from placement_server.candidates.make_room.question import Body, Question
 from placement_server.candidates.overview import Overview, overview
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
-from placement_server.candidates.supposed_fleet import SupposedFleet
 from placement_server.candidates.tree_reader import StoredTreeReader
-from placement_server.candidates.what_if.supposed_trees import Holding, SupposedTrees
-from placement_server.candidates.what_if.suppositions import Release, Supposition
+from placement_server.candidates.what_if import Holding, Release, SupposedTrees, Supposition
 from placement_server.store.allocations.allocations import read_context
 from placement_server.store.allocations.room import on_providers
 from placement_server.store.providers.capacity import single_precision
@@ -237,7 +238,7 @@ class CandidateService:
         return fleet
 
     def make_room(self, question: Question, on_heavy: Callable[[], None]) -> Body:
-        """Return the body of the answer; see `placement_server.candidates.make_room.answer`."""
+        """Return the body of the answer; see `placement_server.candidates.make_room.question`."""
         on_heavy()
         return self._room_processes.answer(question)
 

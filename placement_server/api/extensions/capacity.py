@@ -15,9 +15,9 @@ from placement_server import limits
 from placement_server.api.request import Request, check_query
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.candidates.capacity.capacity import Capacity
-from placement_server.candidates.capacity.fragmentation import Amounts, ClassFragmentation
+from placement_server.candidates.capacity import Capacity
 from placement_server.candidates.errors import QueryError
+from placement_server.candidates.fragmentation import Amounts, ClassFragmentation
 from placement_server.candidates.query.filters import (
     FilterSize,
     check_limits,

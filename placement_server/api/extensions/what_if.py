@@ -16,8 +16,8 @@ from placement_server.api.resources import allocation_candidates
 from placement_server.api.resources.inventories import inventory_record
 from placement_server.api.response import Chunks, Response, cache_headers, encode, encoded_response
 from placement_server.candidates.errors import SearchGaveUp
-from placement_server.candidates.supposed_fleet import SupposedFleet
-from placement_server.candidates.what_if.suppositions import (
+from placement_server.candidates.evaluator import SupposedFleet
+from placement_server.candidates.what_if import (
     AddTree,
     ImpossibleSupposition,
     Release,

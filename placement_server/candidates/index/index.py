@@ -17,7 +17,7 @@ from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.names import IndexNames
 from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links
-from placement_server.candidates.index.tree_order import in_preorder
+from placement_server.candidates.index.tree_shape import in_preorder
 from placement_server.store.changes.snapshot import (
     InventoryRow,
     NameRows,

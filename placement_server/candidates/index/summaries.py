@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from placement_server.candidates import sizes
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import sizes
 from placement_server.candidates.query.filters import Microversion
 
 MOST_KEPT: Final = 32 * 1024 * 1024

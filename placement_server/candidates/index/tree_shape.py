@@ -1,6 +1,10 @@
-"""The shape of a provider tree: the parents, without the providers themselves."""
+"""The shape of a provider tree, and the preorder in which its providers occupy slots."""
 
+import logging
 from collections.abc import Sequence
+
+from placement_server.candidates.errors import InconsistentRows
+from placement_server.store.changes.snapshot import ProviderRow
 
 
 class TreeShape:
@@ -32,3 +36,37 @@ class TreeShape:
             (1 << end) - (1 << position) for position, end in enumerate(self.ends)
         )
         """For each position the set of itself and everything below it."""
+
+
+LOG = logging.getLogger(__name__)
+
+
+def in_preorder(root_id: int, rows: Sequence[ProviderRow]) -> list[tuple[ProviderRow, int]]:
+    """Put the providers of a tree in preorder with the positions of their parents.
+
+    A tree whose providers are not all below its root is logged and left out: a search can still
+    answer from all others.
+    """
+    if len(rows) == 1 and rows[0].parent_id is None:
+        return [(rows[0], -1)]
+    children: dict[int | None, list[ProviderRow]] = {}
+    for row in sorted(rows, key=lambda provider: provider.id):
+        children.setdefault(row.parent_id, []).append(row)
+    in_order: list[tuple[ProviderRow, int]] = []
+    stack = [(row, -1) for row in children.get(None, ()) if row.id == root_id]
+    while stack:
+        row, parent = stack.pop()
+        position = len(in_order)
+        in_order.append((row, parent))
+        stack.extend((child, position) for child in reversed(children.get(row.id, ())))
+    if len(in_order) != len(rows):
+        LOG.error(
+            "%s",
+            InconsistentRows(
+                f"The providers {[row.uuid for row in rows]} have the root with id {root_id}, "
+                f"but only {len(in_order)} of {len(rows)} are below it. They are left out of all "
+                "allocation candidates until their parents and roots are corrected in the database."
+            ),
+        )
+        return []
+    return in_order

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
-from placement_server.candidates.limits import sizes
+from placement_server.candidates import sizes
 
 MOST_KEPT: Final = 32 * 1024 * 1024
 """The most bytes that are kept by default: the tags of 140,000 trees."""

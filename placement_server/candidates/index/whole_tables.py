@@ -17,7 +17,7 @@ import numpy.typing as npt
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.set_table import SetTable, occurring
-from placement_server.candidates.index.tree_order import in_preorder
+from placement_server.candidates.index.tree_shape import in_preorder
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ProviderRow
 from placement_server.store.transaction import ReadTransaction

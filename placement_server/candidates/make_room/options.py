@@ -9,17 +9,16 @@ from collections.abc import Callable, Collection, Iterator
 from heapq import merge
 from typing import Final
 
-from placement_server.candidates.limits.memory import Account
-from placement_server.candidates.make_room.covers import Covers
+from placement_server.candidates.limits import Account
 from placement_server.candidates.make_room.evictions import (
+    Covers,
     EvictionList,
     Evictions,
     Option,
     by_memory,
 )
 from placement_server.candidates.make_room.holdings import Holdings
-from placement_server.candidates.make_room.places import Place, Places
-from placement_server.candidates.make_room.state import State
+from placement_server.candidates.make_room.places import Place, Places, State
 
 REQUEST: Final = -1
 """Stands for the request among the consumers that wait for a place, and for its shape."""

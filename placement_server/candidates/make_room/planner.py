@@ -17,14 +17,18 @@ from typing import Final
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import Account
-from placement_server.candidates.make_room.breakage import Breakage
+from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.holdings import Holdings, Key
 from placement_server.candidates.make_room.options import REQUEST, Options
-from placement_server.candidates.make_room.places import Place, Places
-from placement_server.candidates.make_room.plan import Answer, Bounds, Move, Plan, find_order
-from placement_server.candidates.make_room.state import State, emptied, summed
+from placement_server.candidates.make_room.places import Place, Places, State, emptied, summed
+from placement_server.candidates.make_room.plan import (
+    Answer,
+    Bounds,
+    Breakage,
+    Move,
+    Plan,
+    find_order,
+)
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.search import Search, SearchLimits
 

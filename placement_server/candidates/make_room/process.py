@@ -22,10 +22,8 @@ from typing import Any, Final, NamedTuple
 
 from placement_server.candidates.errors import OutOfTime, SearchProcessEnded, TooManyHeavySearches
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import SearchMemory
-from placement_server.candidates.make_room.answer import Body, answer
-from placement_server.candidates.make_room.question import Question
+from placement_server.candidates.limits import SearchEffort, SearchMemory
+from placement_server.candidates.make_room.question import Body, Question, answer
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.engine import is_in_memory
 from placement_server.store.store import Store
@@ -70,7 +68,7 @@ class RoomProcesses:
         self._idle_connections: list[Connection] = []
 
     def answer(self, question: Question) -> Body:
-        """Return the body of the answer; see `placement_server.candidates.make_room.answer`."""
+        """Return the body of the answer; see `placement_server.candidates.make_room.question`."""
         began = time.monotonic()
         if not self._places.acquire(timeout=self._deadline):
             raise TooManyHeavySearches(self._most)

@@ -16,7 +16,7 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.set_table import looked_up
 from placement_server.candidates.index.sharing import NO_LINKS, Links
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.search.reporter import Reporter
 

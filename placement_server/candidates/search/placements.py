@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from placement_server.candidates.limits import sizes
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates import sizes
+from placement_server.candidates.limits import Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.problem import Positions, Problem, permutations
 from placement_server.candidates.search.solver import Solver

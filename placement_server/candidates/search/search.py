@@ -24,12 +24,11 @@ from itertools import compress, islice, repeat, takewhile
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from placement_server.candidates import sizes
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import sizes
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice, permutations
 from math import comb, perm
 
-from placement_server.candidates.limits import sizes
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates import sizes
+from placement_server.candidates.limits import Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.look_ahead import LookAhead, narrow_to_subtrees
 from placement_server.candidates.search.problem import (

@@ -18,15 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.tree_shape import TreeShape
-from placement_server.candidates.limits import sizes
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account
 from placement_server.candidates.query.compiled import ContestedClass, Plan
 from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.problem import Problem
-from placement_server.candidates.search.sharing_only import StandaloneSharing
 
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64
@@ -62,8 +61,8 @@ class Relations:
 class TreeClasses:
     """The eligible roots of one search, sorted into classes of trees that are alike for it.
 
-    :param alone: what sharing providers serve without a tree; no class has these placements then,
-        as another search finds them (`without_tree`).
+    :param alone_slots: the sharing providers that serve everything without a tree; no class has
+        these placements then, as another search finds them (`without_tree`).
     :param account: counts what is kept, and the rows of a chunk while it is sorted.
     :ivar problems: the problem of each class, by its number.
     """
@@ -73,17 +72,17 @@ class TreeClasses:
         index: Index,
         plan: Plan,
         eligible: EligibleProviders,
-        alone: StandaloneSharing | None = None,
-        account: Account | None = None,
+        alone_slots: IntArray | None,
+        account: Account,
     ) -> None:
         self.index = index
         self.plan = plan
         self.eligible = eligible
-        self._account = account or Account()
+        self._account = account
         self._alone: BoolArray | None = None
-        if alone is not None:
+        if alone_slots is not None:
             self._alone = np.zeros(index.size, dtype=bool)
-            self._alone[alone.slots] = True
+            self._alone[alone_slots] = True
         self._flags = len(plan.items) + len(eligible.terms) + 1
         self._flag_words = -(-self._flags // _WORD_BITS)
         self._relations: dict[tuple[int, ...], Relations] = {}

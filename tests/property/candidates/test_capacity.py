@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from placement_server.candidates.capacity.capacity import Capacity, capacity
+from placement_server.candidates.capacity import Capacity, capacity
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.search import Search
 from tests.property.candidates.claiming import Claims

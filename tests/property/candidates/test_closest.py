@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_server.candidates.closest.closest import RelaxationSet, find_closest
-from placement_server.candidates.closest.trials import Trials
+from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.index.index import Index
 from tests.property.candidates.strategies import Problem, hungry_problems, known_names
 from tests.property.closest_oracle import Entry, Trees, kind_of

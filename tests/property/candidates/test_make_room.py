@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.places import Place
 from placement_server.candidates.make_room.plan import Answer, Bounds

@@ -7,13 +7,12 @@ from contextlib import nullcontext
 
 import pytest
 
-from placement_server.candidates.capacity.capacity import Capacity, capacity
-from placement_server.candidates.capacity.fragmentation import fragmentation
+from placement_server.candidates.capacity import Capacity, capacity
 from placement_server.candidates.errors import OutOfTime, TooMuchMemory
 from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
+from placement_server.candidates.fragmentation import fragmentation
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import MIB, Account, SearchMemory
+from placement_server.candidates.limits import MIB, Account, SearchEffort, SearchMemory
 from placement_server.candidates.query import query as queries
 from placement_server.candidates.search.search import Search, SearchLimits
 

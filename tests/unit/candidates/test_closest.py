@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.closest.closest import ClosestRelaxations, find_closest
-from placement_server.candidates.closest.trials import Trials
+from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits.memory import MIB, Account, SearchMemory
+from placement_server.candidates.limits import MIB, Account, SearchMemory
 from placement_server.candidates.query.query import CandidateQuery, parse
 from placement_server.candidates.search.problem import Positions
 from placement_server.candidates.search.reporter import Reporter

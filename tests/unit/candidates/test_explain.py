@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from placement_server.candidates.closest.trials import Trials
+from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.query.query import parse
 from tests.unit.candidates.forest import Provider, writer_of

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.errors import TooManyHeavySearches
-from placement_server.candidates.limits.heavy import HeavySearches, SearchEffort
+from placement_server.candidates.limits import HeavySearches, SearchEffort
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.search.search import Search, SearchLimits
 

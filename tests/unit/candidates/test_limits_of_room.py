@@ -7,8 +7,7 @@ from itertools import count
 
 import pytest
 
-from placement_server.candidates.limits.heavy import SearchEffort
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.plan import Bounds
 from placement_server.candidates.make_room.question import Question, Room, find_room
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup

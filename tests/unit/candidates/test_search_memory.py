@@ -17,7 +17,7 @@ from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, Work
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits.memory import MIB, Account, SearchMemory
+from placement_server.candidates.limits import MIB, Account, SearchMemory
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.placements import Series

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits.memory import Account
-from placement_server.candidates.what_if.supposed_trees import SupposedTrees
-from placement_server.candidates.what_if.suppositions import (
+from placement_server.candidates.limits import Account
+from placement_server.candidates.what_if import (
     AddTree,
     RemoveTree,
     SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
+    SupposedTrees,
     Supposition,
 )
 from placement_server.store.records import InventoryRecord

@@ -21,11 +21,11 @@ import orjson
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.index.saved.consistency import require_consistency
 from placement_server.candidates.index.saved.saved_columns import (
     Array,
     arrays_of,
     columns_from,
+    require_consistency,
     values_of,
     whole_numbers,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_server.candidates.what_if.suppositions import MOST_ADDED
+from placement_server.candidates.what_if import MOST_ADDED
 
 from ..candidate_world import UUID
 from ..conftest import MakeApi

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placement_server import limits
-from placement_server.candidates.what_if.suppositions import MOST_ADDED
+from placement_server.candidates.what_if import MOST_ADDED
 
 from ..candidate_world import UNKNOWN, UUID
 from ..conftest import MakeApi

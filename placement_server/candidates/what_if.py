@@ -1,4 +1,4 @@
-"""The trees that suppositions touch, as they are after them.
+"""Suppositions about a fleet, and the trees that they touch, as they are after them.
 
 Changes are made one after the other on the rows of these trees; all together then become one new
 state of a copy of the index.
@@ -9,30 +9,17 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
 
+from placement_server.candidates import sizes
+from placement_server.candidates.errors import CandidatesError
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.limits import sizes
-from placement_server.candidates.limits.memory import Account
-from placement_server.candidates.what_if.suppositions import (
-    MOST_ADDED,
-    AddTree,
-    ImpossibleSupposition,
-    InvalidSupposition,
-    Release,
-    RemoveTree,
-    SupposedAllocation,
-    SupposedInventory,
-    SupposedTraits,
-    Supposition,
-    SuppositionError,
-    UnknownInSupposition,
-)
+from placement_server.candidates.limits import Account
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
     KnownInventory,
@@ -42,6 +29,90 @@ from placement_server.store.allocations.claim_check import (
 from placement_server.store.changes.snapshot import InventoryRow, ProviderRow, TreeRows
 from placement_server.store.errors import AllocationRefused, CapacityExceeded, ConstraintViolated
 from placement_server.store.providers.capacity import reserved_is_valid, usable
+from placement_server.store.records import InventoryRecord
+
+MOST_ADDED: Final = 10_000
+"""Providers that the suppositions of one request may add."""
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SupposedInventory:
+    """A provider has this inventory of a class; what is used of it stays."""
+
+    provider: str
+    resource_class: str
+    record: InventoryRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SupposedTraits:
+    """A provider has these traits and no others."""
+
+    provider: str
+    traits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTree:
+    """The tree of a root is gone, with all that is allocated in it."""
+
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddTree:
+    """There are so many more trees like that of a root, of which nothing is used."""
+
+    like: str
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A consumer holds nothing any longer."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class SupposedAllocation:
+    """Another consumer holds this: amounts by provider and class."""
+
+    allocations: Mapping[str, Mapping[str, int]]
+
+
+Supposition = (
+    SupposedInventory | SupposedTraits | RemoveTree | AddTree | Release | SupposedAllocation
+)
+
+
+class SuppositionError(CandidatesError):
+    """Something that cannot be supposed.
+
+    :param path: where in the supposition what is wrong is.
+    :ivar position: the number of the supposition in the request.
+    """
+
+    def __init__(self, message: str, path: Path = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.position = 0
+
+
+class InvalidSupposition(SuppositionError):
+    """A supposition is malformed, or names a class or trait that does not exist."""
+
+
+class UnknownInSupposition(SuppositionError):
+    """A supposition names a provider or consumer that does not exist."""
+
+
+class ImpossibleSupposition(SuppositionError):
+    """The fleet does not have what a supposition claims."""
+
 
 Holding = tuple[int, int, int]
 """What a consumer holds of one inventory: provider id, class id, amount."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.limits import Account
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.search.eligible import find_eligible
 from placement_server.candidates.search.reporter import SILENT

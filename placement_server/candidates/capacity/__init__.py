@@ -1,1 +1,0 @@
-"""Counts of further claims of one shape, and of what is free but of no use. Pure."""

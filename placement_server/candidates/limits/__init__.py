@@ -1,1 +1,0 @@
-"""Limits of what the searches of one worker process may take: memory, and processor time."""

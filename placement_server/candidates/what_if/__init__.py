@@ -1,1 +1,0 @@
-"""Suppositions about the fleet, made true on a copy of the index."""
