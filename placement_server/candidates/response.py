@@ -1,15 +1,15 @@
 """The body of GET /allocation_candidates as bytes, in the form of every microversion.
 
-Candidates of one placement differ in nothing but uuids, so a placement that comes a second time is
-made a template to be filled in. Those of one tree (a host with many ways to serve a request) are
+Candidates of which the same items are at one provider differ in nothing but uuids, so they have one
+template to be filled in. Those of one tree (a host with many ways to serve a request) are
 put together from the texts of their items, many at a time.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import getitem, itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from placement_server.candidates import sizes
 from placement_server.candidates.index.index import Index
@@ -23,17 +23,16 @@ from placement_server.candidates.search.search import Candidate
 from placement_server.candidates.search.tree_classes import TreeView
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
-    """A candidate with its uuids left open.
+class _Template(NamedTuple):
+    """A candidate with its uuids left open, for all placements that put items together alike.
 
-    :param places: the positions whose uuids fill the text, in order.
-    :param contributing: the positions that contribute resources.
+    :ivar places: the items whose providers fill the text, in order.
+    :ivar contributing: of each provider that contributes resources the first item.
     """
 
     text: str
-    places: tuple[int, ...]
-    contributing: tuple[int, ...]
+    places: list[int]
+    contributing: list[int]
 
 
 class _KeptSize:
@@ -43,12 +42,9 @@ class _KeptSize:
         self._account = account
         self.size = 0
 
-    def add(self, text: str, key: int = 0) -> None:
-        """Count a text.
-
-        :param key: the number of numbers in its key.
-        """
-        size = sizes.ENTRY + sizes.text(len(text)) + sizes.key(key)
+    def add(self, text: str, more: int = 0) -> None:
+        """Count a text, and so much beside it."""
+        size = sizes.ENTRY + sizes.text(len(text)) + more
         self._account.take(size)
         self.size += size
 
@@ -136,13 +132,11 @@ class Renderer:
         self.microversion = microversion
         self.summaries = summaries
         self._has_nested = microversion >= (1, 29)
-        nested_with_mappings = microversion >= (1, 34)
-        self._takes = [bool(item.amounts) for item in plan.items]
-        self._one_item_each = len(plan.items) == len(query.groups)
-        self._resources: dict[tuple[int, ...], str] = {}
-        self._parts: dict[tuple[int, ...], str] = {}
-        self._mapping_texts: dict[tuple[int, int], str] = {}
-        self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
+        self._simple = (
+            microversion >= (1, 34)
+            and len(plan.items) == len(query.groups)
+            and all(item.amounts for item in plan.items)
+        )
         """Whether a candidate of distinct providers is one allocation and one mapping for each
         item."""
 
@@ -152,8 +146,7 @@ class Renderer:
         """Whether no candidate has two items at one provider."""
 
         self._pieces: dict[int, list[_Pieces]] = {}
-        # None for a placement that has come once.
-        self._templates: dict[Positions, _Template | None] = {}
+        self._templates: dict[Positions, _Template] = {}
         self._account = account or Account()
         self._kept_size = _KeptSize(self._account)
 
@@ -205,17 +198,10 @@ class Renderer:
         """Yield the texts of candidates."""
         # They come in long runs of one placement: tree after tree of one class.
         for positions, run in groupby(batch, _placement):
-            trees = list(map(_tree, run))
-            template = self._templates.get(positions)
-            if template is None:
-                if len(trees) == 1 and positions not in self._templates:
-                    self._templates[positions] = None
-                    self._account.take(sizes.ENTRY)
-                    yield self._write(positions, trees[0], seen_slots)
-                    continue
-                template = self._templates[positions] = self._template(positions)
-            for (size, shares), alike in groupby(trees, _size_and_shares):
-                yield from self._fill(template, [t.root for t in alike], size, shares, seen_slots)
+            template = self._template(positions)
+            for (size, shares), alike in groupby(map(_tree, run), _size_and_shares):
+                roots = [tree.root for tree in alike]
+                yield from self._fill(template, positions, roots, size, shares, seen_slots)
 
     def _in_one_tree(
         self, tree: TreeView, placements: Sequence[Positions], seen_slots: dict[int, None]
@@ -232,34 +218,33 @@ class Renderer:
         return [
             "".join(map(getitem, pieces, 2 * positions))
             if len(set(positions)) == len(positions)
-            else "," + self._write(positions, tree, seen_slots)
+            else "".join((",", *self._in_trees([Candidate(positions, tree)], seen_slots)))
             for positions in placements
         ]
 
     def _drop_kept(self) -> None:
         """Drop what is kept for later candidates when it has become much."""
         if self._kept_size.size > _MOST_KEPT:
-            self._parts.clear()
-            self._mapping_texts.clear()
-            self._resources.clear()
             self._pieces.clear()
             self._kept_size.clear()
 
     def _fill(
         self,
         template: _Template,
+        positions: Positions,
         roots: Sequence[int],
         size: int,
         shares: tuple[int, ...],
         seen_slots: dict[int, None],
     ) -> list[str]:
-        """Write the candidates of one template in trees that may use the same sharing providers."""
-        uuid = self.index.columns.uuid
-        text, places = template.text, template.places
+        """Write the candidates of one placement in trees that may use the same shares."""
+        uuid, text = self.index.columns.uuid, template.text
+        places = [positions[item] for item in template.places]
         if shares:
             text %= tuple(["%s" if at < size else uuid[shares[at - size]] for at in places])
-            places = tuple([at for at in places if at < size])
-        for place in template.contributing:
+            places = [at for at in places if at < size]
+        for item in template.contributing:
+            place = positions[item]
             if place >= size:
                 foreign = shares[place - size]
                 seen_slots[int(self.index.root[foreign]) if self._has_nested else foreign] = None
@@ -280,57 +265,13 @@ class Renderer:
             self.index, seen_slots, self.microversion, requested_classes
         )
 
-    def _items_at(self, placement: Positions) -> dict[int, tuple[int, ...]]:
-        """Return the items that take resources at each position."""
-        items_at: dict[int, tuple[int, ...]] = {}
-        for item, position in enumerate(placement):
-            if self._takes[item]:
-                items_at[position] = (*items_at.get(position, ()), item)
-        return items_at
-
-    def _write(self, placement: Positions, tree: TreeView, seen_slots: dict[int, None]) -> str:
-        """Write one candidate without a template, and add what is summarised to `seen_slots`."""
-        root, size, shares = tree
-        parts = []
-        texts = self._parts
-        for position, items in self._items_at(placement).items():
-            slot = root + position if position < size else shares[position - size]
-            if self._has_nested:
-                seen_slots[int(self.index.root[slot]) if shares else root] = None
-            else:
-                seen_slots[slot] = None
-            key = (slot, *items)
-            part = texts.get(key)
-            if part is None:
-                part = texts[key] = self._part(items) % self.index.columns.uuid[slot]
-                self._kept_size.add(part, len(key))
-            parts.append(part)
-        text = self._allocations(parts)
-        if self.microversion < (1, 34):
-            return text + "}"
-        mapping_texts = []
-        if self._one_item_each:
-            for item, position in enumerate(placement):
-                at = (item, root + position if position < size else shares[position - size])
-                member = self._mapping_texts.get(at)
-                if member is None:
-                    suffix = self.query.groups[item].suffix
-                    member = f'"{suffix}":["{self.index.columns.uuid[at[1]]}"]'
-                    self._mapping_texts[at] = member
-                    self._kept_size.add(member, len(at))
-                mapping_texts.append(member)
-            return f'{text},"mappings":{{{",".join(mapping_texts)}}}}}'
-        members, places = self._mappings(placement)
-        uuids = tuple(self.index.columns.uuid[tree.slot(place)] for place in places)
-        return f'{text},"mappings":{{{members % uuids}}}}}'
-
     def _pieces_of(self, root: int) -> list[_Pieces]:
         """Return the texts of allocations and mappings in one tree by item, to be kept.
 
         One after the other, the allocations of all items and then the mappings are a candidate.
         """
         commas = [","] * (len(self.plan.items) - 1)
-        allocations = [self._part((item,)) for item in range(len(self.plan.items))]
+        allocations = [self._part([item]) for item in range(len(self.plan.items))]
         mappings = [f'"{group.suffix}":["%s"]' for group in self.query.groups]
         ends = (*commas, '},"mappings":{', *commas, "}}")
         texts = [text + end for text, end in zip((*allocations, *mappings), ends, strict=True)]
@@ -339,49 +280,42 @@ class Renderer:
         pieces = self._pieces[root] = [_Pieces(text, uuid, root, self._kept_size) for text in texts]
         return pieces
 
-    def _part(self, items: tuple[int, ...]) -> str:
+    def _part(self, items: Sequence[int]) -> str:
         """Return the member of the allocations for one provider, its uuid left open."""
-        resources = self._resources_of(items)
+        sums: Counter[int] = Counter()
+        for item in items:
+            for class_id, amount in self.plan.items[item].amounts:
+                sums[class_id] += amount
+        names = self.index.names.class_names
+        resources = ",".join([f'"{names[number]}":{amount}' for number, amount in sums.items()])
         if self.microversion >= (1, 12):
             return f'"%s":{{"resources":{{{resources}}}}}'
         return f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{resources}}}}}'
 
-    def _allocations(self, parts: list[str]) -> str:
-        """Return a candidate up to the end of its allocations."""
-        if self.microversion >= (1, 12):
-            return f'{{"allocations":{{{",".join(parts)}}}'
-        return f'{{"allocations":[{",".join(parts)}]'
-
     def _template(self, placement: Positions) -> _Template:
-        items_at = self._items_at(placement)
-        places = list(items_at)
-        text = self._allocations([self._part(items) for items in items_at.values()])
-        if self.microversion >= (1, 34):
-            mappings, mapped_places = self._mappings(placement)
-            text += f',"mappings":{{{mappings}}}'
-            places += mapped_places
-        self._account.take(sizes.template(len(text), len(places), len(items_at)))
-        return _Template(text + "}", tuple(places), tuple(items_at))
+        # By item, the first at the same provider: what the text depends on.
+        firsts = tuple(map(placement.index, placement))
+        template = self._templates.get(firsts)
+        if template is None:
+            template = self._templates[firsts] = self._new_template(firsts)
+            sizes_of = len(template.text), len(template.places), len(template.contributing)
+            self._account.take(sizes.template(*sizes_of))
+        return template
 
-    def _resources_of(self, items: tuple[int, ...]) -> str:
-        text = self._resources.get(items)
-        if text is None:
-            sums: dict[int, int] = {}
-            for item in items:
-                for class_id, amount in self.plan.items[item].amounts:
-                    sums[class_id] = sums.get(class_id, 0) + amount
-            names = self.index.names.class_names
-            text = ",".join(f'"{names[number]}":{amount}' for number, amount in sums.items())
-            self._resources[items] = text
-            self._kept_size.add(text, len(items))
-        return text
-
-    def _mappings(self, placement: Positions) -> tuple[str, list[int]]:
-        by_group: dict[int, dict[int, None]] = {}
-        for item, position in zip(self.plan.items, placement, strict=True):
-            by_group.setdefault(item.group, {})[position] = None
-        members = ",".join(
-            f'"{self.query.groups[group].suffix}":[' + ",".join(['"%s"'] * len(positions)) + "]"
-            for group, positions in by_group.items()
+    def _new_template(self, firsts: Positions) -> _Template:
+        items_at: dict[int, list[int]] = {}
+        groups: dict[str, dict[int, None]] = {}
+        for number, (item, first) in enumerate(zip(self.plan.items, firsts, strict=True)):
+            if item.amounts:
+                items_at.setdefault(first, []).append(number)
+            groups.setdefault(self.query.groups[item.group].suffix, {})[first] = None
+        parts, contributing = ",".join(map(self._part, items_at.values())), list(items_at)
+        if self.microversion < (1, 12):
+            return _Template(f'{{"allocations":[{parts}]}}', contributing, contributing)
+        if self.microversion < (1, 34):
+            return _Template(f'{{"allocations":{{{parts}}}}}', contributing, contributing)
+        mappings = ",".join(
+            f'"{suffix}":[' + ",".join(['"%s"'] * len(at)) + "]" for suffix, at in groups.items()
         )
-        return members, [position for positions in by_group.values() for position in positions]
+        text = f'{{"allocations":{{{parts}}},"mappings":{{{mappings}}}}}'
+        return _Template(text, [*contributing, *chain.from_iterable(groups.values())], contributing)

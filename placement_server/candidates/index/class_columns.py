@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.index.arrays import UNIT_MAX, BoolArray, IntArray, SlotArray
+from placement_server.candidates.index.arrays import (
+    UNIT_MAX,
+    BoolArray,
+    IntArray,
+    Numbers,
+    SlotArray,
+)
 
 
 class GrowableArray:
@@ -45,7 +51,7 @@ class GrowableArray:
 
 
 CLASS_FIELDS = (
-    "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
+    "slot", "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
 )  # fmt: skip
 
 
@@ -68,21 +74,42 @@ class ClassColumns:
     def after(cls, view: "ClassView") -> "ClassColumns":
         """Return columns that begin with the inventories of a view."""
         columns = cls()
-        columns.slot = GrowableArray.after(view.slot)
         for name in CLASS_FIELDS:
             setattr(columns, name, GrowableArray.after(getattr(view, name)))
         columns.largest_min_unit = view.largest_min_unit
         columns.largest_step_size = view.largest_step_size
         return columns
 
+    def append(
+        self,
+        slots: Numbers,
+        min_unit: Numbers,
+        max_unit: Numbers,
+        step_size: Numbers,
+        capacity: Numbers,
+        shown_capacity: Sequence[float] | npt.NDArray[np.float64],
+        used: Numbers,
+    ) -> None:
+        """Append inventories, by ascending slot.
+
+        :param capacity: within the bound.
+        """
+        self.largest_min_unit = max(self.largest_min_unit, int(np.max(min_unit)))
+        self.largest_step_size = max(self.largest_step_size, int(np.max(step_size)))
+        numbers = (np.array(values, dtype=np.int64) for values in (capacity, max_unit, used))
+        fit = largest_amounts(*numbers)
+        columns = slots, fit, min_unit, max_unit, step_size, capacity, shown_capacity, used
+        for name, values in zip(CLASS_FIELDS, columns, strict=True):
+            getattr(self, name).extend(values)
+
     def append_again(self, rows: SlotArray, slots: IntArray, used: IntArray) -> None:
         """Append inventories that are here already, for other slots and with other use."""
         capacity, limit = self.capacity.view()[rows], self.max_unit.view()[rows]
         self.fit.extend(largest_amounts(capacity, limit, used))
-        for column in (self.min_unit, self.step_size, self.shown_capacity):
+        for column in (
+            self.min_unit, self.max_unit, self.step_size, self.capacity, self.shown_capacity,
+        ):  # fmt: skip
             column.extend(column.view()[rows])
-        self.max_unit.extend(limit)
-        self.capacity.extend(capacity)
         self.used.extend(used)
         self.slot.extend(slots)
 
@@ -91,23 +118,21 @@ class ClassColumns:
         is_living = alive[self.slot.view()]
         fresh = ClassColumns()
         fresh.slot.extend(new_slots[self.slot.view()[is_living]])
-        for name in CLASS_FIELDS:
+        for name in CLASS_FIELDS[1:]:
             getattr(fresh, name).extend(getattr(self, name).view()[is_living])
-        fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
-        fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
+        fresh.measure()
         return fresh
+
+    def measure(self) -> None:
+        """Find the largest units again."""
+        self.largest_min_unit = int(self.min_unit.view().max(initial=1))
+        self.largest_step_size = int(self.step_size.view().max(initial=1))
 
     def view(self) -> "ClassView":
         """Return the inventories appended so far."""
+        arrays: dict[str, Any] = {name: getattr(self, name).view() for name in CLASS_FIELDS}
         return ClassView(
-            slot=self.slot.view(),
-            fit=self.fit.view(),
-            min_unit=self.min_unit.view(),
-            max_unit=self.max_unit.view(),
-            step_size=self.step_size.view(),
-            capacity=self.capacity.view(),
-            shown_capacity=self.shown_capacity.view(),
-            used=self.used.view(),
+            **arrays,
             largest_min_unit=self.largest_min_unit,
             largest_step_size=self.largest_step_size,
         )

@@ -17,22 +17,18 @@ true as long as the slot exists. The writer makes new columns once the dead outn
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placement_server.candidates.index.arrays import (
     CAPACITY_BOUND,
     BoolArray,
     IntArray,
-    Numbers,
 )
 from placement_server.candidates.index.class_columns import (
     ClassColumns,
     ClassView,
     GrowableArray,
-    largest_amounts,
 )
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.tree_shape import TreeShape
@@ -41,12 +37,6 @@ from placement_server.store.changes.snapshot import ProviderRow
 SLOT_FIELDS = (
     "provider_id", "parent", "root", "end", "shape", "trait_set", "aggregate_set",
 )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _InventoryBatch:
-    slots: list[int]
-    rows: list[tuple[int, int, int, int, float, int]]
 
 
 class Columns:
@@ -105,10 +95,10 @@ class Columns:
         copy.uuid = self.uuid[:size]
         for name in SLOT_FIELDS:
             setattr(copy, name, GrowableArray.after(getattr(self, name).view()[:size]))
-        copy.inventory_start = GrowableArray.after(self.inventory_start.view()[: size + 1])
-        inventories = int(copy.inventory_start.view()[-1])
-        copy.inventory_class = GrowableArray.after(self.inventory_class.view()[:inventories])
-        copy.inventory_row = GrowableArray.after(self.inventory_row.view()[:inventories])
+        starts = self.inventory_start.view()[: size + 1]
+        copy.inventory_start = GrowableArray.after(starts)
+        copy.inventory_class = GrowableArray.after(self.inventory_class.view()[: starts[-1]])
+        copy.inventory_row = GrowableArray.after(self.inventory_row.view()[: starts[-1]])
         copy.classes = {number: ClassColumns.after(view) for number, view in classes.items()}
         copy.trait_sets = SetTable(self.trait_sets, sets[0])
         copy.aggregate_sets = SetTable(self.aggregate_sets, sets[1])
@@ -124,32 +114,24 @@ class Columns:
             the tree (-1 for the root).
         """
         bases: list[int] = []
-        parents: list[int] = []
-        roots: list[int] = []
-        ends: list[int] = []
-        shapes: list[int] = []
+        structure: list[tuple[int, int, int, int]] = []
         rows: list[ProviderRow] = []
-        slot = self.size
         for tree in trees:
-            base = slot
+            base = self.size + len(rows)
             bases.append(base)
             local = tuple(parent for _row, parent in tree)
             number = self.number_of_shape(local)
-            shape = self.shapes[number]
-            rows.extend(row for row, _parent in tree)
-            parents.extend(base + parent if parent >= 0 else -1 for parent in local)
-            ends.extend(base + end for end in shape.ends)
-            roots.extend([base] * len(local))
-            shapes.extend([number] * len(local))
-            slot += len(local)
+            for (row, parent), end in zip(tree, self.shapes[number].ends, strict=True):
+                rows.append(row)
+                above = base + parent if parent >= 0 else -1
+                structure.append((above, base, base + end, number))
         self._append_inventories(rows)
         for position, row in enumerate(rows, self.size):
             self._slots_by_uuid.setdefault(row.uuid, []).append(position)
         self.uuid.extend([row.uuid for row in rows])
-        self.parent.extend(parents)
-        self.root.extend(roots)
-        self.end.extend(ends)
-        self.shape.extend(shapes)
+        columns = self.parent, self.root, self.end, self.shape
+        for column, values in zip(columns, zip(*structure, strict=True), strict=False):
+            column.extend(values)
         self.trait_set.extend([self.trait_sets.intern(row.trait_ids) for row in rows])
         self.aggregate_set.extend([self.aggregate_sets.intern(row.aggregates) for row in rows])
         self.provider_id.extend([row.id for row in rows])
@@ -220,7 +202,8 @@ class Columns:
         fresh.root.extend(new_slots[self.root.view()[slots]])
         fresh.end.extend(new_slots[end[slots] - 1] + 1)
         used_shapes, shape = np.unique(self.shape.view()[slots], return_inverse=True)
-        fresh.name_shapes([self.shapes[number].parents for number in used_shapes.tolist()])
+        for number in used_shapes.tolist():
+            fresh.number_of_shape(self.shapes[number].parents)
         fresh.shape.extend(shape)
         fresh.trait_sets, numbers = self.trait_sets.subset(self.trait_set.view()[slots])
         fresh.trait_set.extend(numbers)
@@ -251,11 +234,6 @@ class Columns:
         self.uuid = uuids
         self._slots_by_uuid = {uuid: [slot] for slot, uuid in enumerate(uuids)}
 
-    def name_shapes(self, shapes: Iterable[tuple[int, ...]]) -> None:
-        """Set all shapes, each by its parents."""
-        for parents in shapes:
-            self.number_of_shape(parents)
-
     def number_of_shape(self, parents: tuple[int, ...]) -> int:
         """Return the number of a shape, a new one if no tree has it yet."""
         number = self._shape_number.get(parents)
@@ -266,24 +244,20 @@ class Columns:
         return number
 
     def _append_inventories(self, rows: Sequence[ProviderRow]) -> None:
-        batches: dict[int, _InventoryBatch] = {}
+        by_class: dict[int, list[tuple[int, int, int, int, int, float, int]]] = {}
         starts: list[int] = []
         classes: list[int] = []
         class_rows: list[int] = []
-        total = self.inventory_class.size
         for slot, row in enumerate(rows, self.size):
             for inventory in row.inventories:
                 class_id = inventory.resource_class_id
-                batch = batches.get(class_id)
-                if batch is None:
-                    batch = batches[class_id] = _InventoryBatch([], [])
-                    if class_id not in self.classes:
-                        self.classes[class_id] = ClassColumns()
+                of_class = by_class.setdefault(class_id, [])
                 classes.append(class_id)
-                class_rows.append(self.classes[class_id].slot.size + len(batch.slots))
-                batch.slots.append(slot)
-                batch.rows.append(
+                columns = self.classes.setdefault(class_id, ClassColumns())
+                class_rows.append(columns.slot.size + len(of_class))
+                of_class.append(
                     (
+                        slot,
                         inventory.min_unit,
                         inventory.max_unit,
                         inventory.step_size,
@@ -292,38 +266,9 @@ class Columns:
                         inventory.used,
                     )
                 )
-            total += len(row.inventories)
-            starts.append(total)
+            starts.append(self.inventory_class.size + len(classes))
         self.inventory_class.extend(classes)
         self.inventory_row.extend(class_rows)
         self.inventory_start.extend(starts)
-        for class_id, batch in batches.items():
-            self.extend_class(class_id, batch.slots, *zip(*batch.rows, strict=True))
-
-    def extend_class(
-        self,
-        class_id: int,
-        slots: Numbers,
-        min_unit: Numbers,
-        max_unit: Numbers,
-        step_size: Numbers,
-        capacity: Numbers,
-        shown_capacity: Sequence[float] | npt.NDArray[np.float64],
-        used: Numbers,
-    ) -> None:
-        """Append inventories of one class, by ascending slot.
-
-        :param capacity: within the bound.
-        """
-        columns = self.classes.setdefault(class_id, ClassColumns())
-        columns.largest_min_unit = max(columns.largest_min_unit, int(np.max(min_unit)))
-        columns.largest_step_size = max(columns.largest_step_size, int(np.max(step_size)))
-        numbers = (np.array(values, dtype=np.int64) for values in (capacity, max_unit, used))
-        columns.fit.extend(largest_amounts(*numbers))
-        columns.min_unit.extend(min_unit)
-        columns.max_unit.extend(max_unit)
-        columns.step_size.extend(step_size)
-        columns.capacity.extend(capacity)
-        columns.shown_capacity.extend(shown_capacity)
-        columns.used.extend(used)
-        columns.slot.extend(slots)
+        for class_id, of_class in by_class.items():
+            self.classes[class_id].append(*zip(*of_class, strict=True))

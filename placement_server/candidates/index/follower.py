@@ -144,9 +144,7 @@ class IndexFollower:
             # While this call waited, another one may have read the records. If it began to do so
             # after this call was made, it has read what this call must see.
             if self._writer is None or self._last_good_round <= begun_before:
-                self._rounds_begun += 1
                 self._follow()
-                self._last_good_round = self._rounds_begun
             assert self._writer is not None
             return self._writer.index
 
@@ -155,42 +153,41 @@ class IndexFollower:
 
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
+        results: list[_Read] = []
 
-        def both(tx: ReadTransaction, now: float) -> tuple[AllTrees | News, _Read]:
-            return self._read(tx, now), also(tx)
+        def read(tx: ReadTransaction, now: float) -> AllTrees | News:
+            news = self._read(tx, now)
+            results[:] = [also(tx)]  # again, where the store runs this again
+            return news
 
         with self._lock:
-            self._rounds_begun += 1
-            now = self._clock()
-            self._begin_with_saved(now)
-            began = time.perf_counter()
-            news, result = self._store.read(both, now)
-            self._take(news, now)
-            self._observe(news, began)
-            self._last_good_round = self._rounds_begun
+            self._follow(read)
             assert self._writer is not None
-            return self._writer.index, result
+            return self._writer.index, results[0]
 
-    def _follow(self) -> None:
+    def _follow(
+        self, read: Callable[[ReadTransaction, float], AllTrees | News] | None = None
+    ) -> None:
+        """Read the news, by a function where there is one."""
+        self._rounds_begun += 1
         now = self._clock()
         self._begin_with_saved(now)
         began = time.perf_counter()
-        news = self._read_use(now) or self._store.read(self._read, now)
+        use = None if read else self._read_use(now)
+        news = use or self._store.read(read or self._read, now)
         self._take(news, now)
         self._observe(news, began)
+        self._last_good_round = self._rounds_begun
 
     def _observe(self, reading: AllTrees | News, began: float) -> None:
         assert self._writer is not None
         gaps = self._position.gaps
         metrics.INDEX_LAG.set(self._followed_at - gaps[0].since if gaps else 0.0)
+        what = "nothing"
         if isinstance(reading, AllTrees):
             what = "everything"
-        else:
-            what = (
-                "changes"
-                if reading.trees or reading.used or reading.names is not None
-                else "nothing"
-            )
+        elif reading.trees or reading.used or reading.names is not None:
+            what = "changes"
         _READ_SECONDS[what].observe(time.perf_counter() - began)
         if what != "nothing":
             metrics.INDEX_TREES.set(len(self._writer.index.roots))
@@ -279,9 +276,7 @@ class IndexFollower:
         """
         writer, position = self._writer, self._position
         gaps = position.missing_ids(_LISTED_GAPS)
-        if writer is None or gaps is None:
-            return None
-        if self._overslept(now):
+        if writer is None or gaps is None or self._overslept(now):
             return None
         answer = self._store.read_single(self._read_single, position.last, gaps)
         if answer is None:
@@ -313,20 +308,9 @@ class IndexFollower:
     def _is_lost_in(self, position: Position, rows: Sequence[ChangeRow]) -> bool:
         return position.is_lost_in(rows) or self._seen_changes.contradict(rows)
 
-    @staticmethod
-    def _log_loss(position: Position) -> None:
-        LOG.info(
-            "Changes that were read before, up to %d, are gone: they have been pruned, or a "
-            "standby or a backup without them took over; reading all trees again",
-            position.last,
-        )
-
     def _read(self, tx: ReadTransaction, now: float) -> AllTrees | News:
         """Read the news. Changes nothing: the store may run it again."""
         if self._writer is None or self._overslept(now):
-            return self._read_everything(tx, now)
-        if not self._seen_changes.are_in(tx):
-            self._log_loss(self._position)
             return self._read_everything(tx, now)
         return self._read_after_position(tx, self._writer, self._position, now)
 
@@ -336,32 +320,17 @@ class IndexFollower:
         gaps = position.missing_ids(_LISTED_GAPS)
         start = position.last if gaps is not None else position.gaps[0].start
         rows = snapshot.changes_since(tx, start, gaps or [])
-        if self._is_lost_in(position, rows):
-            self._log_loss(position)
+        if not self._seen_changes.are_in(tx) or self._is_lost_in(position, rows):
+            LOG.info(
+                "Changes that were read before, up to %d, are gone: they have been pruned, or a "
+                "standby or a backup without them took over; reading all trees again",
+                position.last,
+            )
             return self._read_everything(tx, now)
         rows = position.new_in(rows)
         reached_position = position.after((row.id for row in rows), now, GAP_SECONDS)
-        return (
-            self._read_news(tx, writer, rows, reached_position, now)
-            if rows
-            else News(reached_position)
-        )
-
-    def _read_everything(self, tx: ReadTransaction, now: float) -> AllTrees:
-        # The first statement fixes the moment as of which all is read.
-        ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
-        position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
-        marks = lineage.newest_marks(tx, position.last, MOST_SEEN)
-        return AllTrees(position, snapshot.names(tx), whole_tables.read(tx), marks)
-
-    def _read_news(
-        self,
-        tx: ReadTransaction,
-        writer: IndexWriter,
-        rows: list[ChangeRow],
-        reached_position: Position,
-        now: float,
-    ) -> AllTrees | News:
+        if not rows:
+            return News(reached_position)
         kinds: dict[int, int] = {}
         for row in rows:
             if row.root_id != NO_ROOT:
@@ -377,6 +346,13 @@ class IndexFollower:
         trees = snapshot.trees(tx, structure)
         names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
         return News(reached_position, rows, names, trees, used, structure)
+
+    def _read_everything(self, tx: ReadTransaction, now: float) -> AllTrees:
+        # The first statement fixes the moment as of which all is read.
+        ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
+        position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
+        marks = lineage.newest_marks(tx, position.last, MOST_SEEN)
+        return AllTrees(position, snapshot.names(tx), whole_tables.read(tx), marks)
 
     def _prune_now_and_then(self, now: float) -> None:
         if now - self._pruned_at < PRUNE_SECONDS:

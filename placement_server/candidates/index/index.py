@@ -219,11 +219,9 @@ class IndexWriter:
     """Builds one index after another from the rows of changed trees. Not thread safe."""
 
     def __init__(self, names: NameRows, trees: Iterable[TreeRows] = ()) -> None:
-        self._names = IndexNames.of(names)
-        self._columns = Columns()
-        self._left_out: set[int] = set()
         self.index: Index
-        self.load(names, trees)
+        self.replace(names, Columns(), np.empty(0, dtype=np.int64))
+        self.apply({tree.root_id: tree for tree in trees})
 
     @classmethod
     def on_copy(cls, index: Index) -> "IndexWriter":
@@ -263,19 +261,6 @@ class IndexWriter:
         """Return columns with the living trees alone, and the slots of their roots."""
         return self._columns.compact(self.index.roots)
 
-    def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
-        """Start again with these trees alone."""
-        columns = Columns()
-        in_order = {
-            tree.root_id: in_preorder(tree.root_id, tree.providers)
-            for tree in trees
-            if tree.providers
-        }
-        left_out = {root_id for root_id, rows in in_order.items() if not rows}
-        kept_ids = sorted(in_order.keys() - left_out)
-        bases = columns.append([in_order[root_id] for root_id in kept_ids])
-        return self.replace(names, columns, np.array(bases, dtype=np.int64), left_out)
-
     def rename(self, names: NameRows) -> Index:
         """Replace the names."""
         before = self.index
@@ -304,17 +289,14 @@ class IndexWriter:
         """
         before, used = self.index, used or {}
         in_order = {
-            root_id: in_preorder(tree.root_id, tree.providers) if tree is not None else None
+            root_id: in_preorder(tree.root_id, tree.providers)
             for root_id, tree in sorted(changed_trees.items())
+            if tree is not None and tree.providers
         }
         present = {root_id: rows for root_id, rows in in_order.items() if rows}
-        self._left_out.difference_update(in_order)
-        self._left_out.update(
-            root_id
-            for root_id, tree in changed_trees.items()
-            if tree is not None and tree.providers and not in_order[root_id]
-        )
-        bases_before = {root_id: before.root_slot(root_id) for root_id in (*in_order, *used)}
+        self._left_out.difference_update(changed_trees)
+        self._left_out.update(in_order.keys() - present.keys())
+        bases_before = {root_id: before.root_slot(root_id) for root_id in (*changed_trees, *used)}
         old = {root_id: base for root_id, base in bases_before.items() if base is not None}
         bases = self._columns.append(present.values())
         new = dict(zip(present, bases, strict=True))

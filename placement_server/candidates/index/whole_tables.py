@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
+from placement_server.candidates.index.class_columns import ClassColumns
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.set_table import SetTable, occurring
 from placement_server.candidates.index.tree_shape import in_preorder
@@ -46,7 +47,9 @@ def read(tx: ReadTransaction) -> WholeTables:
         if tx.batches.joins_any_number:
             _append_joined_traits(columns, slots, snapshot.joined_trait_rows(tx))
         else:
-            _append_traits(columns, slots, snapshot.trait_rows(tx))
+            pairs = _integers(chain.from_iterable(snapshot.trait_rows(tx)))
+            numbers = _numbers(columns.trait_sets, slots, pairs[::2], pairs[1::2])
+            columns.trait_set.extend(numbers)
         _append_aggregates(columns, slots, snapshot.aggregate_rows(tx))
     return WholeTables(columns, roots, left_out)
 
@@ -145,46 +148,18 @@ _INVENTORY = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Inventories:
-    """All inventories, an array for each column."""
-
-    provider_id: IntArray
-    class_id: IntArray
-    min_unit: IntArray
-    max_unit: IntArray
-    step_size: IntArray
-    capacity: IntArray
-    used: IntArray
-    shown_capacity: npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, rows: Sequence[Any]) -> "_Inventories":
-        table = np.fromiter(rows, dtype=_INVENTORY, count=len(rows))
-        shown_capacity: npt.NDArray[np.float64] = (table["total"] - table["reserved"]) * table[
-            "ratio"
-        ]
-        return cls(
-            provider_id=table["provider"],
-            class_id=table["class"],
-            min_unit=table["min"],
-            max_unit=table["max"],
-            step_size=table["step"],
-            capacity=table["capacity"].clip(-CAPACITY_BOUND, CAPACITY_BOUND),
-            used=table["used"],
-            shown_capacity=shown_capacity,
-        )
-
-
 def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
     if not rows:
         columns.inventory_start.extend(np.zeros(slots.count, dtype=np.int64))
         return
-    of_rows = _Inventories.of(rows)
-    slot, is_known = slots.of(of_rows.provider_id)
-    order = np.lexsort((of_rows.class_id, slot))
+    table = np.fromiter(rows, dtype=_INVENTORY, count=len(rows))
+    shown_capacity = (table["total"] - table["reserved"]) * table["ratio"]
+    capacity = table["capacity"].clip(-CAPACITY_BOUND, CAPACITY_BOUND)
+    stored = table["min"], table["max"], table["step"], capacity, shown_capacity, table["used"]
+    slot, is_known = slots.of(table["provider"])
+    order = np.lexsort((table["class"], slot))
     order = order[is_known.take(order)]
-    slot, classes = slot.take(order), of_rows.class_id.take(order)
+    slot, classes = slot.take(order), table["class"].take(order)
     columns.inventory_start.extend(np.cumsum(np.bincount(slot, minlength=slots.count)))
     columns.inventory_class.extend(classes)
     places = np.empty(len(order), dtype=np.int32)
@@ -192,16 +167,8 @@ def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) ->
         of_class = np.flatnonzero(classes == class_id)
         places[of_class] = np.arange(len(of_class))
         at = order.take(of_class)
-        columns.extend_class(
-            class_id,
-            slot.take(of_class),
-            of_rows.min_unit.take(at),
-            of_rows.max_unit.take(at),
-            of_rows.step_size.take(at),
-            of_rows.capacity.take(at),
-            of_rows.shown_capacity.take(at),
-            of_rows.used.take(at),
-        )
+        columns.classes[class_id] = of_one = ClassColumns()
+        of_one.append(slot.take(of_class), *(values.take(at) for values in stored))
     columns.inventory_row.extend(places)
 
 
@@ -216,11 +183,6 @@ def _append_joined_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) 
     sets = np.full(slots.count, intern(()), dtype=np.int64)
     sets[slot[is_known]] = _integers(map(numbers.__getitem__, texts))[is_known]
     columns.trait_set.extend(sets)
-
-
-def _append_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
-    flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=2 * len(rows))
-    columns.trait_set.extend(_numbers(columns.trait_sets, slots, flat[::2], flat[1::2]))
 
 
 def _append_aggregates(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ from placement_server.candidates.index.set_table import SetTable
 Array = npt.NDArray[Any]
 _INVENTORY_FIELDS: Final = ("inventory_start", "inventory_class", "inventory_row")
 # What an inventory fits is computed again.
-_STORED_FIELDS: Final = ("slot", *(name for name in CLASS_FIELDS if name != "fit"))
+_STORED_FIELDS: Final = tuple(name for name in CLASS_FIELDS if name != "fit")
 _UUIDS: Final = "uuid"
 _SEPARATOR: Final = "\n"
 # What an uuid cannot have: controls, the rest of Latin 1, quotes and backslashes.
@@ -68,7 +68,8 @@ def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Colu
     columns.aggregate_sets = _sets(values["aggregate_sets"])
     if not all(type(uuid) is str for uuids in columns.aggregate_sets.members for uuid in uuids):
         raise ValueError("an aggregate is not a text")
-    columns.name_shapes(_shapes(values["shapes"], columns.size))
+    for parents in _shapes(values["shapes"], columns.size):
+        columns.number_of_shape(parents)
     if len(columns.shapes) != len(values["shapes"]):
         raise ValueError("a shape is there twice")
     return columns
@@ -92,8 +93,7 @@ def _class_columns(number: int, arrays: Mapping[str, Array]) -> ClassColumns:
         setattr(columns, name, _growable(getattr(columns, name), array))
     amounts = (getattr(columns, name).view() for name in ("capacity", "max_unit", "used"))
     columns.fit.extend(largest_amounts(*amounts))
-    columns.largest_min_unit = int(columns.min_unit.view().max(initial=1))
-    columns.largest_step_size = int(columns.step_size.view().max(initial=1))
+    columns.measure()
     return columns
 
 
@@ -211,7 +211,7 @@ def _inventories_fit(columns: Columns) -> bool:
     slots = np.repeat(np.arange(columns.size), counts)
     known_count = 0
     for class_id, inventories in columns.classes.items():
-        fields = (getattr(inventories, name).size for name in ("slot", *CLASS_FIELDS))
+        fields = (getattr(inventories, name).size for name in CLASS_FIELDS)
         own = np.flatnonzero(class_ids == class_id)
         # an inventory of a living slot is in the order of the slots
         if set(fields) != {len(own)} or not np.array_equal(rows[own], np.arange(len(own))):
