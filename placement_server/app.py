@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement_server.api.routes import Dispatcher
 from placement_server.api.services import Services
+from placement_server.candidates.evaluator import SearchOptions
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.limits import MIB, HeavySearches, SearchMemory
@@ -56,10 +58,12 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
         agent_reports=GatheredReports(store),
         candidates=CandidateService(
             store,
-            randomize=options.randomize_allocation_candidates,
-            max_candidates=options.max_allocation_candidates,
-            strategy=options.allocation_candidates_generation_strategy,
-            deadline=own.search_deadline,
+            SearchOptions(
+                random.SystemRandom() if options.randomize_allocation_candidates else None,
+                options.max_allocation_candidates,
+                options.allocation_candidates_generation_strategy == "breadth-first",
+                own.search_deadline,
+            ),
             memory=SearchMemory(own.search_memory * MIB, own.worker_search_memory * MIB),
             heavy=HeavySearches(own.heavy_searches, own.heavy_search_seconds),
             follower=IndexFollower(store, saved_file=_saved_file(own.saved_index_path)),

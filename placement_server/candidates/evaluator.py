@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from placement_server.candidates.capacity import Capacity, capacity
 from placement_server.candidates.closest.closest import SETS
@@ -51,6 +51,8 @@ class SearchOptions:
 class QueryEvaluator:
     """Answers queries from one index.
 
+    After a block its place is free, and its memory if it gave up.
+
     :param seconds: how long each may take.
     :param account: counts what is held.
     :param effort: of the request that asks.
@@ -63,21 +65,33 @@ class QueryEvaluator:
     account: Account
     effort: SearchEffort
 
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Give back what others wait for."""
+        self.effort.end()
+        if isinstance(error, SearchGaveUp):
+            # The frames it comes from hold what was found, for as long as the error is around.
+            error.__traceback__ = None
+            self.account.close()
+
     def candidates(self, query: CandidateQuery, microversion: Microversion) -> list[bytes]:
         """Return the JSON body with the candidates."""
-        options = self.options
+        index, options, account = self.index, self.options, self.account
         search = Search(
             query,
-            self.index,
+            index,
             SearchLimits(query.limit, options.max_candidates, options.breadth_first, self.seconds),
             one_per_tree=microversion < (1, 29),
             shuffle=options.shuffle,
-            account=self.account,
+            account=account,
             effort=self.effort,
         )
-        renderer = Renderer(
-            query, search.plan, self.index, microversion, self.summaries, self.account
-        )
+        renderer = Renderer(query, search.plan, index, microversion, self.summaries, account)
         return renderer.body(search.candidates())
 
     def capacity(self, query: CandidateQuery) -> Capacity:

@@ -1,13 +1,12 @@
 """Allocation candidates as the HTTP API asks for them."""
 
-import random
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from placement_server.candidates.capacity import Capacity
-from placement_server.candidates.errors import CandidatesError, SearchGaveUp
+from placement_server.candidates.errors import CandidatesError
 from placement_server.candidates.evaluator import (
     Fragmentation,
     QueryEvaluator,
@@ -17,7 +16,6 @@ from placement_server.candidates.evaluator import (
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.fragmentation import Amounts
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import Account, HeavySearches, SearchEffort, SearchMemory
@@ -38,8 +36,6 @@ from placement_server.store.transaction import ReadTransaction
 # From about here on the store is faster without a list of ids.
 FEW_PROVIDERS = 100
 
-_Result = TypeVar("_Result")
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -57,10 +53,6 @@ class CandidateService:
     """Answers queries from an index that it keeps equal to a store. Thread safe.
 
     :ivar trees: reads whole trees.
-    :param randomize: a random sample under a limit, a random order without one.
-    :param max_candidates: the most candidates that are generated, -1 for no maximum.
-    :param strategy: the order in which they are generated where there is a maximum.
-    :param deadline: seconds after which a search gives up.
     :param memory: what searches may hold; by default there is no bound.
     :param heavy: the places for heavy searches; by default no search is heavy.
     :param follower: a follower of the store; a new one when absent.
@@ -69,11 +61,8 @@ class CandidateService:
     def __init__(
         self,
         store: Store,
+        options: SearchOptions = SearchOptions(),  # noqa: B008 - frozen
         *,
-        randomize: bool = False,
-        max_candidates: int = -1,
-        strategy: str = "depth-first",
-        deadline: float = 30.0,
         memory: SearchMemory | None = None,
         heavy: HeavySearches | None = None,
         follower: IndexFollower | None = None,
@@ -81,16 +70,11 @@ class CandidateService:
         self.follower = follower or IndexFollower(store)
         self.trees = StoredTreeReader(store, self.follower)
         self._store = store
-        self._options = SearchOptions(
-            random.SystemRandom() if randomize else None,
-            max_candidates,
-            strategy == "breadth-first",
-            deadline,
-        )
+        self._options = options
         self._memory = memory
         self._heavy = heavy
         self._room_processes = RoomProcesses(
-            store, self.follower, deadline, memory, heavy.most if heavy is not None else 1
+            store, self.follower, options.deadline, memory, heavy.most if heavy is not None else 1
         )
         self._summaries = SummaryCache(memory.summaries) if memory is not None else SummaryCache()
 
@@ -108,14 +92,10 @@ class CandidateService:
             found.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        # Loading the index does not count as effort of the search.
-        index = self.follower.index()
-        account = Account(self._memory)
-        chunks = self._run(
-            index, account, on_heavy, lambda evaluator: evaluator.candidates(query, microversion)
-        )
-        account.settle(sum(map(len, chunks)))
-        return Answer(chunks, account)
+        with self._evaluator(on_heavy) as evaluator:
+            chunks = evaluator.candidates(query, microversion)
+        evaluator.account.settle(sum(map(len, chunks)))
+        return Answer(chunks, evaluator.account)
 
     def provider_ids(self, filters: ProviderFilters) -> list[int] | None:
         """Return the ids of the few providers that pass filters, as of this moment or later.
@@ -144,10 +124,8 @@ class CandidateService:
         :param closest: explain also what would give a query candidates that has none. Its limit is
             how many sets of changes are reported at most.
         """
-        explanation = self._small(
-            on_heavy,
-            lambda evaluator: evaluator.explanation(query, microversion, closest=closest),
-        )
+        with self._evaluator(on_heavy) as evaluator, closing(evaluator.account):
+            explanation = evaluator.explanation(query, microversion, closest=closest)
         if explanation.closest is not None:
             explanation.closest.read_rooms(
                 lambda ids, class_ids: self._store.read_single(on_providers, ids, class_ids)
@@ -165,7 +143,8 @@ class CandidateService:
         All microversions that know of nested trees count alike.
         """
         del microversion
-        return self._small(on_heavy, lambda evaluator: evaluator.capacity(query))
+        with self._evaluator(on_heavy) as evaluator, closing(evaluator.account):
+            return evaluator.capacity(query)
 
     def fragmentation(
         self,
@@ -177,7 +156,8 @@ class CandidateService:
 
         :param members: the filters on aggregates of a group, which bound what is reported on.
         """
-        return self._small(on_heavy, lambda evaluator: evaluator.fragmentation(shapes, members))
+        with self._evaluator(on_heavy) as evaluator, closing(evaluator.account):
+            return evaluator.fragmentation(shapes, members)
 
     def overview(self, uuids: Sequence[str] | None = None) -> Overview:
         """Return what the trees with these roots have and use, or all trees.
@@ -185,15 +165,6 @@ class CandidateService:
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
         return overview(self.follower.index(), uuids)
-
-    def _small(
-        self, on_heavy: Callable[[], None], ask: Callable[[QueryEvaluator], _Result]
-    ) -> _Result:
-        """Return an answer that holds little."""
-        account = Account(self._memory)
-        answer = self._run(self.follower.index(), account, on_heavy, ask)
-        account.close()
-        return answer
 
     def suppose(
         self,
@@ -242,28 +213,12 @@ class CandidateService:
         on_heavy()
         return self._room_processes.answer(question)
 
-    def _run(
-        self,
-        index: Index,
-        account: Account,
-        on_heavy: Callable[[], None],
-        ask: Callable[[QueryEvaluator], _Result],
-    ) -> _Result:
-        """Run a search; afterwards its place is free, and its memory if it gave up."""
+    def _evaluator(self, on_heavy: Callable[[], None]) -> QueryEvaluator:
+        # Loading the index does not count as effort of the search.
+        index, options = self.follower.index(), self._options
         effort = SearchEffort(self._heavy, on_heavy)
-        options = self._options
-        evaluator = QueryEvaluator(
-            index, options, self._summaries, options.deadline, account, effort
-        )
-        try:
-            return ask(evaluator)
-        except SearchGaveUp as error:
-            # The frames it comes from hold what was found, for as long as the error is around.
-            error.__traceback__ = None
-            account.close()
-            raise
-        finally:
-            effort.end()
+        account = Account(self._memory)
+        return QueryEvaluator(index, options, self._summaries, options.deadline, account, effort)
 
 
 def _holdings_of(consumers: Sequence[str], tx: ReadTransaction) -> dict[str, list[Holding]]:
