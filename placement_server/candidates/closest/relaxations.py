@@ -20,7 +20,7 @@ from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
-from placement_server.candidates.search.reporter import SILENT, Reporter
+from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.search import Search, SearchLimits
 
 AMOUNT: Final = "resources"
@@ -205,7 +205,7 @@ class Trials:
 
     @contextmanager
     def roots(
-        self, query: CandidateQuery, limit: int | None = None, reporter: Reporter = SILENT
+        self, query: CandidateQuery, limit: int | None = None, course: Course | None = None
     ) -> Iterator[Iterator[int]]:
         """Search for roots; what the search holds is given back at the end of the block."""
         seconds_left = self._ends_at - self.clock()
@@ -219,7 +219,7 @@ class Trials:
                 self.index,
                 SearchLimits(limit, seconds=seconds_left),
                 one_per_tree=self.one_per_tree,
-                reporter=reporter,
+                course=course,
                 clock=self.clock,
                 account=self.account,
                 effort=self.effort,

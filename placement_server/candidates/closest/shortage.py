@@ -19,7 +19,6 @@ from placement_server.candidates.limits import Account
 from placement_server.candidates.query.compiled import Item, plan
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
-from placement_server.candidates.search.reporter import SILENT
 from placement_server.store.allocations.room import Room
 
 Shares = npt.NDArray[np.float64]
@@ -82,7 +81,7 @@ def find_shortages(
     """
     held_bytes = account.held_bytes
     try:
-        eligible = find_eligible(query, index, SILENT, account, whatever_amounts=True)
+        eligible = find_eligible(query, index, account, whatever_amounts=True)
         if not len(eligible.roots):
             return []
         # The arrays that are made for one item after the other.

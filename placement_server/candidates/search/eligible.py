@@ -18,7 +18,7 @@ from placement_server.candidates.index.set_table import looked_up
 from placement_server.candidates.index.sharing import NO_LINKS, Links
 from placement_server.candidates.limits import Account
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
-from placement_server.candidates.search.reporter import Reporter
+from placement_server.candidates.search.course import Course
 
 
 class UnknownName(QueryError):
@@ -59,15 +59,15 @@ class _RootFilter:
         self,
         query: CandidateQuery,
         index: Index,
-        reporter: Reporter,
         account: Account,
+        course: Course | None,
         *,
         whatever_amounts: bool,
     ) -> None:
         self.whatever_amounts = whatever_amounts
         self.query = query
         self.index = index
-        self.reporter = reporter
+        self.course = course
         self.account = account
         account.take(index.size)
         self.remaining_mask = index.is_root
@@ -103,8 +103,8 @@ class _RootFilter:
         :param passing_mask: over all slots.
         """
         before, self.remaining_mask = self.remaining_mask, self.remaining_mask & passing_mask
-        if self.reporter.wants:
-            self.reporter.roots_rejected(group, reason, self._roots_in(before & ~passing_mask))
+        if self.course is not None:
+            self.course.roots_rejected(group, reason, self._roots_in(before & ~passing_mask))
         if not self.remaining_mask.any():
             raise _Nothing
 
@@ -212,8 +212,8 @@ class _RootFilter:
         return passing_mask
 
     def _report_left(self, group: RequestGroup, reason: str, passing_mask: BoolArray) -> None:
-        if self.reporter.wants:
-            self.reporter.providers_left(group.suffix, reason, np.flatnonzero(passing_mask))
+        if self.course is not None:
+            self.course.providers_left(group.suffix, reason, np.flatnonzero(passing_mask))
 
     def _keep_reached(
         self, own: BoolArray, foreign: BoolArray, group: RequestGroup, reason: str
@@ -322,15 +322,16 @@ def _mask(size: int, slots: IntArray) -> BoolArray:
 def find_eligible(
     query: CandidateQuery,
     index: Index,
-    reporter: Reporter,
     account: Account,
+    course: Course | None = None,
     *,
     whatever_amounts: bool = False,
 ) -> EligibleProviders:
     """Find the providers that can serve the items of a query.
 
     :param account: counts what is kept of each item.
+    :param course: where filters report what they left.
     :param whatever_amounts: an inventory of a class is enough, be it used up.
     :raises UnknownName: a class or trait does not exist, as far as the index knows.
     """
-    return _RootFilter(query, index, reporter, account, whatever_amounts=whatever_amounts).run()
+    return _RootFilter(query, index, account, course, whatever_amounts=whatever_amounts).run()

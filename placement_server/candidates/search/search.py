@@ -31,6 +31,7 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
 from placement_server.candidates.search.look_ahead import find_contradiction
 from placement_server.candidates.search.placements import (
@@ -40,8 +41,7 @@ from placement_server.candidates.search.placements import (
     Series,
 )
 from placement_server.candidates.search.problem import Positions, Problem
-from placement_server.candidates.search.reporter import SILENT, Reporter
-from placement_server.candidates.search.solver import ReportedSolver, Solver
+from placement_server.candidates.search.solver import Solver
 from placement_server.candidates.search.tree_classes import TreeView
 from placement_server.candidates.search.visits import Visits
 
@@ -101,6 +101,7 @@ class Search:
     :param clock: monotonic seconds.
     :param account: where the search counts what it holds.
     :param effort: where it is heavy after a while.
+    :param course: where the search reports what it does.
     :ivar eligible: the providers that can serve each item, and the roots that are left.
     """
 
@@ -109,7 +110,7 @@ class Search:
     limits: SearchLimits = field(default_factory=SearchLimits)
     one_per_tree: bool = False
     shuffle: random.Random | None = None
-    reporter: Reporter = SILENT
+    course: Course | None = None
     clock: Clock = time.monotonic
     account: Account = field(default_factory=Account)
     effort: SearchEffort = field(default_factory=SearchEffort)
@@ -129,7 +130,7 @@ class Search:
         :raises UnknownName: a class or trait is not known.
         """
         self._ends_at = self.clock() + self.limits.seconds
-        self.eligible = find_eligible(self.query, self.index, self.reporter, self.account)
+        self.eligible = find_eligible(self.query, self.index, self.account, self.course)
         # Under a maximum, what the filter drops still counts as generated.
         early = self.one_per_tree and self.index.has_nested and self.limits.maximum < 0
         names = self.index.names.class_ids if len(self.eligible.roots) else _AnyName()
@@ -332,12 +333,11 @@ class Search:
             views, numbers = visits.classes(start, start + chunk)
             self.account.take(sizes.visits(len(views), sum([len(view.shares) for view in views])))
             picked_placements = list(map(pick, numbers))
-            if self.reporter.wants:
+            if self.course is not None:
+                self.course.trees_tried += len(views)
                 for view, placements in zip(views, picked_placements, strict=True):
                     if placements.distinct.get(0) is None:
-                        self.reporter.tree_rejected(view.root, placements.reason)
-                    else:
-                        self.reporter.candidate()
+                        self.course.tree_rejected(view.root, placements.reason)
             yield views, picked_placements
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
@@ -347,8 +347,7 @@ class Search:
         reason = find_contradiction(self.plan, problem)
         if reason:
             return ClassPlacements.none(reason, self.account)
-        parts = self.plan, problem, self.tick, self.shuffle, self.account
-        solver = ReportedSolver(*parts, self.reporter) if self.reporter.wants else Solver(*parts)
+        solver = Solver(self.plan, problem, self.tick, self.shuffle, self.account, self.course)
         return ClassPlacements.of(solver, self.account)
 
     def _has_one_per_tree(self, candidate: Candidate) -> bool:

@@ -35,6 +35,7 @@ from math import comb, perm
 from placement_server.candidates import sizes
 from placement_server.candidates.limits import Account
 from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.look_ahead import LookAhead, narrow_to_subtrees
 from placement_server.candidates.search.problem import (
     Positions,
@@ -43,7 +44,6 @@ from placement_server.candidates.search.problem import (
     order_items,
     variants,
 )
-from placement_server.candidates.search.reporter import Reporter
 
 Tick = Callable[[], None]
 
@@ -81,6 +81,7 @@ class Solver:
     :param tick: called every few steps; it may raise to end the search.
     :param shuffle: visit positions in a random order instead of the ascending one.
     :param account: counts what grows while the search goes on.
+    :param course: where dead ends are reported; then each item is placed by itself.
     :ivar symmetric_items: the sets of items whose placements are yielded in one order only.
     :ivar free_step: the step from which on every combination of the choices is a placement, or
         every order of them, where the items are not symmetric.
@@ -93,13 +94,18 @@ class Solver:
         tick: Tick,
         shuffle: random.Random | None = None,
         account: Account | None = None,
+        course: Course | None = None,
     ) -> None:
         self.account = account or Account()
+        self.course = course
         self.plan = plan
         self.problem = narrow_to_subtrees(plan, problem)
         self.tick = tick
         self.loads = [[0] * len(caps) for caps in problem.caps]
-        self.wants = self._wants()
+        self.wants: list[list[tuple[int, int]]] = [[] for _ in plan.items]
+        for number, contest in enumerate(plan.contested_classes):
+            for item, amount in contest.wants.items():
+                self.wants[item].append((number, amount))
         size = len(problem.ancestors)
         self.rank = list(range(size))
         self.is_shuffled = shuffle is not None
@@ -119,16 +125,9 @@ class Solver:
                 for position in bits(tree):
                     self.tree_of[position] = tree
 
-    def _wants(self) -> list[list[tuple[int, int]]]:
-        wants: list[list[tuple[int, int]]] = [[] for _ in self.plan.items]
-        for number, contest in enumerate(self.plan.contested_classes):
-            for item, amount in contest.wants.items():
-                wants[item].append((number, amount))
-        return wants
-
     def _free_step(self) -> int:
         last = len(self.sequence) - 1
-        if self.problem.terms or self.has_apart:
+        if self.problem.terms or self.has_apart or self.course is not None:
             return last + 1
         first = last
         while self.is_symmetric[first]:
@@ -210,6 +209,8 @@ class Solver:
             position = self._next_choice(frame, step)
             if position < 0:
                 frames.pop()
+                if self.course is not None and not frame.choices:
+                    self.course.dead_end(self.plan.items[item].group)
                 if frame.failed_names:
                     self.account.give(sizes.failed_positions(len(frame.failed_names)))
                 if frame.has_solution and frames:
@@ -265,13 +266,8 @@ class Solver:
                 covered_terms |= self.problem.covers[position]
             if covered_terms != self.problem.terms:
                 return False
-        return not self.has_apart or self._apart(placed_positions)
-
-    def _apart(self, placed_positions: list[int]) -> bool:
-        """Check the items that must be outside the subtree of the others."""
-        for subtree in self.plan.subtrees:
-            if not subtree.apart:
-                continue
+        # What must be outside the subtree of the others.
+        for subtree in self.plan.subtrees if self.has_apart else ():
             together = [placed_positions[item] for item in subtree.together]
             common = -1
             for position in together:
@@ -378,42 +374,3 @@ class Solver:
             if self.symmetric_left[step] > 1:
                 break
         return names
-
-
-class ReportedSolver(Solver):
-    """A solver that reports each of its decisions.
-
-    :param reporter: the listener.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        problem: Problem,
-        tick: Tick,
-        shuffle: random.Random | None,
-        account: Account,
-        reporter: Reporter,
-    ) -> None:
-        super().__init__(plan, problem, tick, shuffle, account)
-        self.reporter = reporter
-        self.free_step = len(self.sequence)  # each choice is reported
-
-    def _take(self, item: int, position: int, sign: int) -> None:
-        super()._take(item, position, sign)
-        report = self.reporter.item_placed if sign > 0 else self.reporter.item_taken_back
-        report(self.plan.items[item].group, position)
-
-    def _complete(
-        self, frame: _Frame, item: int, position: int, placed_positions: list[int]
-    ) -> bool:
-        is_complete = super()._complete(frame, item, position, placed_positions)
-        report = self.reporter.solution if is_complete else self.reporter.solution_refused
-        report(tuple(placed_positions))
-        return is_complete
-
-    def _choices(self, step: int, frame: _Frame, placed_positions: list[int]) -> list[int]:
-        choices = super()._choices(step, frame, placed_positions)
-        if not choices:
-            self.reporter.dead_end(self.plan.items[self.sequence[step]].group)
-        return choices

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
 from urllib.parse import parse_qsl
 
@@ -15,8 +13,7 @@ from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import MIB, Account, SearchMemory
 from placement_server.candidates.query.query import CandidateQuery, parse
-from placement_server.candidates.search.problem import Positions
-from placement_server.candidates.search.reporter import Reporter
+from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.search import Search
 from placement_server.store.allocations.room import Room, RoomOfProvider
 from tests.unit.candidates.forest import Inventory, Provider, writer_of
@@ -264,50 +261,12 @@ def test_a_provider_that_has_the_room_by_now_or_is_gone_is_not_reported() -> Non
     ]
 
 
-@dataclass
-class Listener(Reporter):
-    decisions: Counter[str] = field(default_factory=Counter)
-    depth: int = 0
-
-    wants = True
-
-    def item_placed(self, group: int, position: int) -> None:
-        self.decisions["placed"] += 1
-
-    def item_taken_back(self, group: int, position: int) -> None:
-        self.decisions["taken_back"] += 1
-
-    def dead_end(self, group: int) -> None:
-        self.decisions[f"dead_end of {group}"] += 1
-
-    def solution(self, positions: Positions) -> None:
-        self.decisions[f"solution {positions}"] += 1
-
-    def solution_refused(self, positions: Positions) -> None:
-        self.decisions[f"refused {positions}"] += 1
-
-
-def test_every_decision_of_the_solver_is_reported() -> None:
-    world = [
-        Provider("host", None, {}),
-        Provider("cell0", "host", {"VCPU": 4}),
-        Provider("gpu0", "cell0", {"VGPU": 1}),
-        Provider("cell1", "host", {"VCPU": 4}),
-        Provider("gpu1", "cell1", {"VGPU": 1}),
-    ]
-    listener = Listener()
-    query = asked("resources_C=VCPU:1&resources_G=VGPU:1&same_subtree=_C,!_G")
-    search = Search(query, writer_of(world).index, reporter=listener)
-    assert len(list(search.candidates())) == 2
-    decisions = listener.decisions
-    assert decisions["placed"] == decisions["taken_back"]
-    assert decisions["refused (1, 2)"] == decisions["solution (1, 4)"] == 1
-    assert decisions["refused (3, 4)"] == decisions["solution (3, 2)"] == 1
-
-
 def test_a_group_for_which_nothing_is_left_is_reported() -> None:
     world = [Provider("host", None, {"VCPU": 10}), Provider("cell", "host", {"VCPU": 5})]
-    listener = Listener()
-    query = asked("resources_1=VCPU:5&resources_2=VCPU:5&resources_3=VCPU:5&isolate=_1")
-    assert list(Search(query, writer_of(world).index, reporter=listener).candidates())
-    assert listener.decisions["dead_end of 1"] == 1
+    query, index = (
+        asked("resources_1=VCPU:5&resources_2=VCPU:5&resources_3=VCPU:5&isolate=_1"),
+        writer_of(world).index,
+    )
+    course = Course(index, query)
+    assert list(Search(query, index, course=course).candidates())
+    assert course.dead_ends == {"_2": 1}
