@@ -40,7 +40,7 @@ from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.holdings import HeldAmounts
 from placement_server.candidates.make_room.plan import Bounds
 from placement_server.candidates.make_room.question import Question, find_room
-from placement_server.candidates.query import query as queries
+from placement_server.candidates.query import parser as queries
 from placement_server.store.changes.snapshot import ProviderRow, TreeRows
 
 _VCPU, _MEMORY = CLASS_IDS["VCPU"], CLASS_IDS["MEMORY_MB"]

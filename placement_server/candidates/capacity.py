@@ -22,7 +22,7 @@ import numpy as np
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.query import Plan
 from placement_server.candidates.search.placements import ClassPlacements
 from placement_server.candidates.search.problem import bits
 from placement_server.candidates.search.search import Search

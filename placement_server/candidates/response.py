@@ -15,9 +15,8 @@ from placement_server.candidates import sizes
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import MIB, Account
-from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.query.filters import Microversion
-from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery, Plan
 from placement_server.candidates.search.problem import Positions
 from placement_server.candidates.search.search import Candidate
 from placement_server.candidates.search.tree_classes import TreeView

@@ -5,7 +5,7 @@ Each is at least what `tracemalloc` sees, and not much more: a test compares.
 
 from typing import Final
 
-from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.query import Plan
 
 POINTER: Final = 8
 NUMBER: Final = 32

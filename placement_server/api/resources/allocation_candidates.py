@@ -20,8 +20,8 @@ from placement_server.candidates.errors import (
     TooMuchMemory,
     WorkerOutOfMemory,
 )
-from placement_server.candidates.query import query
-from placement_server.candidates.query.schema import SCHEMAS, schema_for
+from placement_server.candidates.query.parser import SCHEMAS, parse, schema_for
+from placement_server.candidates.query.query import CandidateQuery
 from placement_server.metrics import metrics
 from placement_server.negotiation.microversion import Microversion
 from placement_server.policies import operations
@@ -55,7 +55,7 @@ def list_(request: Request) -> Response:
 
 def search_for(
     request: Request,
-    search: Callable[[query.CandidateQuery, Microversion, Callable[[], None]], _Answer],
+    search: Callable[[CandidateQuery, Microversion, Callable[[], None]], _Answer],
     result: str,
     rule: str = operations.CANDIDATES_LIST,
 ) -> _Answer:
@@ -68,7 +68,7 @@ def search_for(
     request.require_json_accepted()
     request.authorise(rule)
 
-    def on_turn(candidate_query: query.CandidateQuery, version: Microversion) -> _Answer:
+    def on_turn(candidate_query: CandidateQuery, version: Microversion) -> _Answer:
         return search(candidate_query, version, request.give_turn_back)
 
     return result_of(request, request.query_string, on_turn, result)
@@ -77,7 +77,7 @@ def search_for(
 def result_of(
     request: Request,
     query_string: str,
-    search: Callable[[query.CandidateQuery, Microversion], _Answer],
+    search: Callable[[CandidateQuery, Microversion], _Answer],
     result: str,
 ) -> _Answer:
     """Return the result of a search for a query in the form of a query string.
@@ -88,7 +88,7 @@ def result_of(
         return search(query_of(request, query_string), request.version)
 
 
-def query_of(request: Request, query_string: str) -> query.CandidateQuery:
+def query_of(request: Request, query_string: str) -> CandidateQuery:
     """Return a query in the form of a query string, as the version of the request reads it.
 
     :raises QueryError: it is malformed or contradicts itself.
@@ -129,11 +129,11 @@ def gave_up(request: Request, error: SearchGaveUp) -> errors.ServiceUnavailable:
     )
 
 
-def _read(query_string: str, version: Microversion, extensions: bool) -> query.CandidateQuery:
+def _read(query_string: str, version: Microversion, extensions: bool) -> CandidateQuery:
     """Parse the query of a request that passes the schema."""
     params = read_query(query_string)
     check_query(dict(params), EXTENDED if extensions else LIST, version)
-    return query.parse(params, version, extensions=extensions)
+    return parse(params, version, extensions=extensions)
 
 
 # Schedulers ask for the same few flavors again and again.

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account
-from placement_server.candidates.query.compiled import Item, plan
-from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery, Item, plan
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
 from placement_server.store.allocations.room import Room
 

@@ -19,7 +19,7 @@ from itertools import chain, islice
 
 from placement_server.candidates import sizes
 from placement_server.candidates.limits import Account
-from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.query import Plan
 from placement_server.candidates.search.problem import Positions, Problem, permutations
 from placement_server.candidates.search.solver import Solver
 

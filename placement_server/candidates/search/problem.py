@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from itertools import permutations as all_orders
 from operator import concat, itemgetter
 
-from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.query import Plan
 
 Positions = tuple[int, ...]
 

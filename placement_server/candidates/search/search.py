@@ -29,8 +29,7 @@ from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, SearchEffort
-from placement_server.candidates.query.compiled import Plan, plan
-from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery, Plan, plan
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
 from placement_server.candidates.search.look_ahead import find_contradiction

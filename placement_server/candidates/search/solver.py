@@ -34,7 +34,7 @@ from math import comb, perm
 
 from placement_server.candidates import sizes
 from placement_server.candidates.limits import Account
-from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.query import Plan
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.look_ahead import LookAhead, narrow_to_subtrees
 from placement_server.candidates.search.problem import (

@@ -23,7 +23,7 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.candidates.limits import Account
-from placement_server.candidates.query.compiled import ContestedClass, Plan
+from placement_server.candidates.query.query import ContestedClass, Plan
 from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.problem import Problem
 

@@ -27,7 +27,7 @@ from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account
-from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.query import Plan
 from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.look_ahead import find_contradiction
 from placement_server.candidates.search.problem import Problem, bits

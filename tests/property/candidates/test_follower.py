@@ -15,7 +15,7 @@ from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index import index as indexes
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.query.query import parse
+from placement_server.candidates.query.parser import parse
 from placement_server.candidates.service import CandidateService
 from placement_server.store.errors import StoreError
 from tests.fixtures.memory_stores import memory_store

@@ -11,7 +11,8 @@ from urllib.parse import parse_qsl
 
 from placement_server.candidates.index.index import IndexWriter
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.query import query as queries
+from placement_server.candidates.query import parser as queries
+from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
@@ -115,7 +116,7 @@ def writer_of(world: Sequence[Provider]) -> IndexWriter:
 
 def ask(
     world: Sequence[Provider],
-    query: str | queries.CandidateQuery,
+    query: str | CandidateQuery,
     version: int = 39,
     *,
     extensions: bool = False,

@@ -14,6 +14,7 @@ from placement_server.candidates.fragmentation import fragmentation
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import MIB, Account, SearchEffort, SearchMemory
 from placement_server.candidates.query import query as queries
+from placement_server.candidates.query.parser import parse
 from placement_server.candidates.search.search import Search, SearchLimits
 
 from .forest import SHARING, Inventory, Provider, writer_of
@@ -26,7 +27,7 @@ def counted(world: list[Provider], text: str) -> Capacity:
         (name, value)
         for name, _, value in (parameter.partition("=") for parameter in text.split("&"))
     ]
-    return capacity(Search(queries.parse(pairs, (1, 39), extensions=True), writer_of(world).index))
+    return capacity(Search(parse(pairs, (1, 39), extensions=True), writer_of(world).index))
 
 
 def bounds(world: list[Provider], text: str) -> tuple[int, int]:
@@ -138,7 +139,7 @@ def test_the_class_that_runs_out_first_is_named_by_tree() -> None:
 
 
 def test_a_count_gives_up_at_its_deadline() -> None:
-    query = queries.parse([("resources", "VCPU:1")], (1, 39))
+    query = parse([("resources", "VCPU:1")], (1, 39))
     index = writer_of([host(VCPU=1)]).index
     clock = itertools.count().__next__
     with pytest.raises(OutOfTime):
@@ -152,7 +153,7 @@ def test_a_count_gives_up_at_its_deadline() -> None:
 
 
 def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
-    query = queries.parse([("resources", "VCPU:1")], (1, 39))
+    query = parse([("resources", "VCPU:1")], (1, 39))
     index = writer_of([host(f"host{at}", VCPU=1) for at in range(200)]).index
     with pytest.raises(TooMuchMemory):
         capacity(Search(query, index, account=Account(SearchMemory(1024, MIB))))

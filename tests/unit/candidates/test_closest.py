@@ -12,7 +12,8 @@ from placement_server.candidates.closest.closest import ClosestRelaxations, find
 from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import MIB, Account, SearchMemory
-from placement_server.candidates.query.query import CandidateQuery, parse
+from placement_server.candidates.query.parser import parse
+from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.search import Search
 from placement_server.store.allocations.room import Room, RoomOfProvider

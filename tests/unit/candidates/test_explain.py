@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.explain import Explanation, explain
-from placement_server.candidates.query.query import parse
+from placement_server.candidates.query.parser import parse
 from tests.unit.candidates.forest import Provider, writer_of
 
 WORLD = [

@@ -12,7 +12,7 @@ import pytest
 
 from placement_server.candidates.errors import TooManyHeavySearches
 from placement_server.candidates.limits import HeavySearches, SearchEffort
-from placement_server.candidates.query.query import parse
+from placement_server.candidates.query.parser import parse
 from placement_server.candidates.search.search import Search, SearchLimits
 
 from .forest import Provider, writer_of

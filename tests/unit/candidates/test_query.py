@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.query.query import CandidateQuery, SameSubtree, parse
-from placement_server.candidates.query.schema import schema_for
+from placement_server.candidates.query.parser import parse, schema_for
+from placement_server.candidates.query.query import CandidateQuery, SameSubtree
 
 U1 = "11111111-1111-1111-1111-111111111111"
 U2 = "22222222-2222-2222-2222-222222222222"
@@ -291,3 +291,23 @@ def test_an_exclamation_mark_in_same_subtree_puts_a_group_apart() -> None:
         extensions=True,
     )
     assert query.same_subtree == (SameSubtree(frozenset(("_A",)), frozenset(("_B",))),)
+
+
+def marked(value: str, *, extensions: bool) -> CandidateQuery:
+    params = [("resources_A", "VCPU:1"), ("resources_B", "VCPU:1"), ("group_policy", "none")]
+    return parse([*params, ("same_subtree", value)], (1, 39), extensions=extensions)
+
+
+def test_without_the_extensions_a_lone_mark_is_an_unknown_suffix() -> None:
+    with pytest.raises(QueryError, match=r"\['!'\] not found in"):
+        marked("_A,!", extensions=False)
+
+
+def test_with_the_extensions_a_lone_mark_names_nothing() -> None:
+    with pytest.raises(QueryError, match="Empty string"):
+        marked("_A,!", extensions=True)
+
+
+def test_with_the_extensions_a_mark_keeps_the_group_apart() -> None:
+    (subtree,) = marked("_A,!_B", extensions=True).same_subtree
+    assert (subtree.together, subtree.apart) == (frozenset({"_A"}), frozenset({"_B"}))

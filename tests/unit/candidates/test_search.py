@@ -12,7 +12,8 @@ import pytest
 
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp, TooManyCandidates
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.query.query import CandidateQuery, RequestGroup, parse
+from placement_server.candidates.query.parser import parse
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Candidate, Search, SearchLimits
 from tests.unit.candidates.forest import (

@@ -18,7 +18,7 @@ from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import MIB, Account, SearchMemory
-from placement_server.candidates.query.query import parse
+from placement_server.candidates.query.parser import parse
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.placements import Series
 from placement_server.candidates.search.search import Candidate, Search, SearchLimits

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.query.compiled import plan
-from placement_server.candidates.query.query import parse
+from placement_server.candidates.query.parser import parse
+from placement_server.candidates.query.query import plan
 from placement_server.candidates.search.problem import Problem
 from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.candidates.search.solver import Solver

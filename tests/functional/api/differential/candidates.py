@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
 
-from placement_server.candidates.query import query as queries
+from placement_server.candidates.query import parser as queries
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from tests.unit.candidates.forest import SHARING, Provider, Result
 
