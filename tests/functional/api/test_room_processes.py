@@ -36,7 +36,7 @@ def require_refusal(processes: RoomProcesses) -> None:
 def require_where_it_failed(processes: RoomProcesses) -> None:
     with pytest.raises(AttributeError) as failed:
         processes.answer(Question(None, None))  # type: ignore[arg-type]
-    assert "make_room/answer.py" in "".join(traceback.format_exception(failed.value))
+    assert "make_room/question.py" in "".join(traceback.format_exception(failed.value))
     assert "Traceback" not in str(failed.value)
 
 
