@@ -14,16 +14,22 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from compute_agent.discovery import pmem
-from compute_agent.discovery.disk import DiskSource, measure
+from compute_agent.discovery import storage
 from compute_agent.discovery.errors import FactMalformed, FactUnreadable
-from compute_agent.discovery.facts import DiskStore, HostTopology, PmemNamespace
-from compute_agent.discovery.nvml.facts import NvmlGpu
-from compute_agent.discovery.nvml.recorded import RecordedGpus, fact_of, from_json, to_json
+from compute_agent.discovery.facts import (
+    DiskStore,
+    HostTopology,
+    PciAddress,
+    PmemNamespace,
+    pci_address,
+)
+from compute_agent.discovery.nvml import NvmlGpu, NvmlReading
+from compute_agent.discovery.storage import DiskSource, measure
 from compute_agent.discovery.sysfs.cpus import ARCH, kernel_arch
 from compute_agent.discovery.sysfs.memory import GPUS
 from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, Machine, read_file
@@ -69,18 +75,8 @@ SKIPPED = frozenset(
         *("coherency_line_size", "number_of_sets", "physical_line_partition", "shared_cpu_map"),
         *("ways_of_associativity", "write_policy", "allocation_policy"),
         *("ata_port", "scsi_host", "block", "nvme", "sound", "drm", "graphics", "usb_device"),
-        *(
-            "counters",
-            "gid_attrs",
-            "gids",
-            "hw_counters",
-            "pkeys",
-            "input",
-            "leds",
-            "rtc",
-            "sas_host",
-        ),
-        *("vmstat", "numastat", "memory_failure", "compact", "product_uuid"),
+        *("counters", "gid_attrs", "gids", "hw_counters", "pkeys", "input", "leds", "rtc"),
+        *("sas_host", "vmstat", "numastat", "memory_failure", "compact", "product_uuid"),
     }
 )
 SKIPPED_STARTS = ("resource", "host", "ata", "usb", "nvme", "wakeup", "memory", "i2c", "mdio")
@@ -108,27 +104,31 @@ def capture(
     if any(directory.iterdir()):
         raise FileExistsError(f"{directory} is not empty; a capture needs a directory of its own")
     copy = _Copy()
-    roots = [name for name in _names(f"{sysfs_root}/devices") if name.startswith(ROOT_BUSES)]
+    machine = Machine(sysfs_root, procfs_root)
+    roots = [name for name in machine.sys.names("devices") if name.startswith(ROOT_BUSES)]
     for tree in (*SYS_TREES, *(f"devices/{name}" for name in roots)):
         copy.tree(f"{sysfs_root}/{tree}", directory / "sys" / tree)
     for name in PROC_FILES:
         copy.tree(f"{procfs_root}/{name}", directory / "proc" / name, limit=1 << 22)
-    _keep_arch(directory, Machine(sysfs_root, procfs_root))
+    # the architecture also where the kernel does not show it in a file, as newer ones do
+    arch_path, arch = directory / "proc" / ARCH, kernel_arch(machine)
+    if arch and not arch_path.exists():
+        arch_path.parent.mkdir(parents=True, exist_ok=True)
+        arch_path.write_text(f"{arch}\n")
     reading = gpu_source.read() if gpu_source else None
     found_disk, reason = measure(disk_source) if disk_source else (None, None)
-    namespaces, pmem_fault = pmem.list_namespaces() if with_pmem else (None, None)
-    _write_description(
-        directory,
-        {
-            "format": FORMAT,
-            "hostname": hostname,
-            "disk": asdict(found_disk) if found_disk else None,
-            "nvml": to_json(reading.gpus) if reading else [],
-            "pmem": None if namespaces is None else [asdict(namespace) for namespace in namespaces],
-            "unreadable": [*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))],
-            "warnings": list(reading.warnings) if reading else [],
-        },
-    )
+    namespaces, pmem_fault = storage.list_namespaces() if with_pmem else (None, None)
+    description = {
+        "format": FORMAT,
+        "hostname": hostname,
+        "disk": asdict(found_disk) if found_disk else None,
+        "nvml": [asdict(gpu) for gpu in reading.gpus] if reading else [],
+        "pmem": None if namespaces is None else [asdict(namespace) for namespace in namespaces],
+        "unreadable": [*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))],
+        "warnings": list(reading.warnings) if reading else [],
+    }
+    text = json.dumps(description, indent=1, sort_keys=True)
+    (directory / DESCRIPTION).write_text(text + "\n")
     return directory
 
 
@@ -155,24 +155,13 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
         shown = {name: description.get(name) for name in ("disk", "pmem")}
         expectation = f"disk with path and size_bytes, pmem with namespaces ({error})"
         raise FactMalformed(str(directory / DESCRIPTION), repr(shown), expectation) from error
-    source = discovery_of(directory, with_nvml=with_nvml)
-    topology = source.discover(hostname=hostname or description.get("hostname"))
+    source = None
+    if with_nvml:
+        recorded = description.get("nvml", [])
+        source = RecordedGpus(gpus_from_json(recorded, str(directory / DESCRIPTION)))
+    discovery = Discovery(str(directory / "sys"), str(directory / "proc"), gpu_source=source)
+    topology = discovery.discover(hostname=hostname or description.get("hostname"))
     return replace(topology, disk=disk, pmem=namespaces)
-
-
-def discovery_of(directory: Path, *, with_nvml: bool = True) -> Discovery:
-    """Return a `Discovery` that reads a captured machine; raises as `replay` does."""
-    return Discovery(
-        str(directory / "sys"),
-        str(directory / "proc"),
-        gpu_source=RecordedGpus(recorded_gpus(directory)) if with_nvml else None,
-    )
-
-
-def recorded_gpus(directory: Path) -> tuple[NvmlGpu, ...]:
-    """Return the GPUs that the capture keeps of NVML."""
-    description = _read_description(directory)
-    return from_json(description.get("nvml", []), str(directory / DESCRIPTION))
 
 
 class _Copy:
@@ -229,29 +218,11 @@ class _Copy:
             self.unreadable.add(f"{source}: {error.strerror}")
 
 
-def _keep_arch(directory: Path, machine: Machine) -> None:
-    """Write the architecture also where the kernel does not show it, as newer ones do."""
-    path = directory / "proc" / ARCH
-    arch = kernel_arch(machine)
-    if arch and not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{arch}\n")
-
-
-def _names(directory: str) -> list[str]:
-    return sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-
-
 def _is_ethernet(directory: str) -> bool:
     try:
         return read_file(f"{directory}/class", 64).startswith(b"0x0200")
     except OSError:
         return False
-
-
-def _write_description(directory: Path, description: dict[str, Any]) -> None:
-    text = json.dumps(description, indent=1, sort_keys=True)
-    (directory / DESCRIPTION).write_text(text + "\n")
 
 
 def _read_description(directory: Path) -> dict[str, Any]:
@@ -265,3 +236,51 @@ def _read_description(directory: Path) -> dict[str, Any]:
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise FactMalformed(str(path), repr(description), f"an object with format {FORMAT}")
     return description
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGpus:
+    """A source of GPU facts that were read earlier, perhaps on another machine."""
+
+    gpus: tuple[NvmlGpu, ...]
+
+    def read(self) -> NvmlReading:
+        return NvmlReading(self.gpus)
+
+
+def gpus_from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
+    """Return GPUs from plain objects.
+
+    Fields left out are unknown, those of other releases are passed over.
+
+    Raises FactMalformed, naming `path`, for anything else.
+    """
+    try:
+        gpus: tuple[NvmlGpu, ...] = fact_of(tuple[NvmlGpu, ...], objects)
+    except (TypeError, ValueError, KeyError) as error:
+        raise FactMalformed(path, repr(objects), f"a list of GPUs ({error})") from error
+    return tuple(sorted(gpus, key=lambda gpu: gpu.address))
+
+
+def fact_of(kind: Any, value: Any) -> Any:
+    """Return a fact of this type from plain objects.
+
+    :raises ValueError: (TypeError, KeyError) they are not of such a fact.
+    """
+    if get_origin(kind) in (UnionType, Union):
+        return None if value is None else fact_of(get_args(kind)[0], value)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if kinds[-1] is Ellipsis:
+            return tuple(fact_of(kinds[0], item) for item in value)
+        return tuple(fact_of(*pair) for pair in zip(kinds, value, strict=True))
+    if is_dataclass(kind):
+        types, fact_class = get_type_hints(kind), cast("type[Any]", kind)
+        known_names = [field.name for field in fields(kind) if field.name in value]
+        return fact_class(**{name: fact_of(types[name], value[name]) for name in known_names})
+    if kind is PciAddress:
+        return pci_address(value)
+    plain_type = getattr(kind, "__supertype__", kind)
+    if not isinstance(value, plain_type):
+        raise TypeError(f"{value!r} is not of type {plain_type.__name__}")
+    return value

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final, Protocol
 
-from compute_agent.discovery.disk import DiskSource, measure
-from compute_agent.discovery.facts import CellId, HostTopology, NumaCell, PciAddress, PhysicalGpu
-from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
-from compute_agent.discovery.sysfs import cells, cpus, encryption, gpus, memory, nics, pci
+from compute_agent.discovery.facts import HostTopology, NumaCell, PhysicalGpu
+from compute_agent.discovery.nvml import NvmlReading
+from compute_agent.discovery.storage import DiskSource, measure
+from compute_agent.discovery.sysfs import cells, cpus, gpus, memory, nics, pci
 from compute_agent.discovery.sysfs.reader import PROCFS, SYSFS, Machine, ReadFile, read_file
 from compute_agent.discovery.sysfs.vpd import SerialNumbers
 
 HOSTNAME = "sys/kernel/hostname"
-
 
 _OF_NVML: Final = (
     *("model", "uuid", "serial", "compute_capability", "critical_xid", "nvlinks"),
@@ -62,11 +61,15 @@ class Discovery:
         ports = nics.discover(machine, functions, self._serials)
         ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
         reading = self.gpu_source.read() if self.gpu_source else NvmlReading()
+        gpu_of_memory = memory.gpu_memory(machine) | {
+            gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None
+        }
         found_disk, disk_fault = measure(disk_source) if disk_source else (None, None)
-        found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
         return HostTopology(
             hostname=hostname or machine.proc.optional_text(HOSTNAME) or socket.gethostname(),
-            cells=join_cells(found_cells, reading, memory.gpu_memory(machine)),
+            cells=tuple(
+                replace(cell, gpu_memory_of=gpu_of_memory.get(cell.id)) for cell in found_cells
+            ),
             cpus=found_cpus.cpus,
             online_cpus=found_cpus.online,
             present_cpus=found_cpus.present,
@@ -76,53 +79,36 @@ class Discovery:
             nics=ethernet_ports,
             infiniband_ports=tuple(port for port in ports if port.is_infiniband),
             nic_cards=nics.cards(ethernet_ports, devices),
-            gpus=found_gpus,
+            gpus=tuple(
+                _join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
+            ),
             disk=found_disk,
             disk_fault=disk_fault,
-            memory_encryption=encryption.discover(machine),
+            memory_encryption=memory.encryption(machine),
             warnings=(*machine.warnings, *reading.warnings),
         )
 
 
-def join_gpus(
+def _join_gpus(
     machine: Machine,
     gpus: tuple[PhysicalGpu, ...],
     reading: NvmlReading,
-    found_cells: tuple[NumaCell, ...],
-) -> tuple[PhysicalGpu, ...]:
-    """Return the GPUs of sysfs with NVML's facts of the same addresses, without lost GPUs."""
+    cells: tuple[NumaCell, ...],
+) -> Iterator[PhysicalGpu]:
+    """Yield the GPUs of sysfs with NVML's facts of the same addresses, without lost GPUs."""
     gpus_by_address = {gpu.address: gpu for gpu in reading.gpus}
     for address in sorted(gpus_by_address.keys() - {gpu.address for gpu in gpus}):
         machine.warn(f"NVML sees GPU {address}, sysfs does not; left out")
-    ids = frozenset(cell.id for cell in found_cells)
-    return tuple(
-        _with_nvml(gpu, gpus_by_address[gpu.address], ids)
-        if gpu.address in gpus_by_address
-        else gpu
-        for gpu in gpus
-        if gpu.address not in reading.lost_gpus
-    )
-
-
-def join_cells(
-    cells: tuple[NumaCell, ...], reading: NvmlReading, listed_owners: Mapping[CellId, PciAddress]
-) -> tuple[NumaCell, ...]:
-    """Return the cells, with those marked that are the memory of a GPU.
-
-    :param listed_owners: the GPUs of such cells by /proc.
-    """
-    owner = {gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None}
-    owner = {**listed_owners, **owner}
-    return tuple(replace(cell, gpu_memory_of=owner.get(cell.id)) for cell in cells)
-
-
-def _with_nvml(gpu: PhysicalGpu, nvml_gpu: NvmlGpu, ids: frozenset[CellId]) -> PhysicalGpu:
-    near = [cell for cell in nvml_gpu.near_cells if cell in ids]
-    # the PCI bus goes first; NVML helps where firmware reports nothing
-    cell = gpu.numa_node if gpu.numa_node is not None or len(near) != 1 else near[0]
-    return replace(
-        gpu,
-        numa_node=cell,
-        nvml=True,
-        **{name: getattr(nvml_gpu, name) for name in _OF_NVML},
-    )
+    ids = frozenset(cell.id for cell in cells)
+    for gpu in gpus:
+        nvml_gpu = gpus_by_address.get(gpu.address)
+        if gpu.address in reading.lost_gpus:
+            continue
+        if nvml_gpu is None:
+            yield gpu
+            continue
+        near = [cell for cell in nvml_gpu.near_cells if cell in ids]
+        # the PCI bus goes first; NVML helps where firmware reports nothing
+        cell = gpu.numa_node if gpu.numa_node is not None or len(near) != 1 else near[0]
+        facts = {name: getattr(nvml_gpu, name) for name in _OF_NVML}
+        yield replace(gpu, numa_node=cell, nvml=True, **facts)

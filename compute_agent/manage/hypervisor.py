@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 from compute_agent import errors
 from compute_agent.discovery.errors import CallFailed, DiscoveryError
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
-from compute_agent.virt.libvirt.guest_cpu import cpu_caveats
-from compute_agent.virt.libvirt.versions import version
+from compute_agent.virt.libvirt.host_traits import version
+from compute_agent.virt.libvirt.settings import cpu_caveats
 
 if TYPE_CHECKING:
     from compute_agent.discovery.libvirt.facts import HypervisorReading

@@ -8,7 +8,7 @@ from typing import Final
 
 from compute_agent import errors
 from compute_agent.provider_tree.trait_names import HW_PCI_LIVE_MIGRATABLE
-from compute_agent.virt.layout.device_entries import DeviceEntry, class_of_ids, entries
+from compute_agent.virt.layout.device_spec import DeviceEntry, class_of_ids, entries
 
 _OPTION: Final = "[pci]alias"
 _KEYS: Final = (

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.virt.capabilities import capability_traits
+from compute_agent.virt.traits import capability_traits
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
 """Consumer uuid -> its record, exactly as `GET /allocations/{consumer}` returned it:

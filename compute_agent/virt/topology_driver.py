@@ -17,18 +17,17 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
-from compute_agent.virt.capabilities import REMOTE_MANAGED_PORTS
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
 from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults, pmem_faults
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
-from compute_agent.virt.layout.adoption import Identities, identify
-from compute_agent.virt.layout.application import Ratios, apply_layout
+from compute_agent.virt.layout.application import Identities, Ratios, apply_layout, identify
 from compute_agent.virt.layout.devices.pci import has_remote_managed
 from compute_agent.virt.layout.unmet_options import unreported
 from compute_agent.virt.readings import NodeReading, ReadingsOfPass
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
+from compute_agent.virt.traits import REMOTE_MANAGED_PORTS
 
 LOG = log.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.driver import Allocations, ClassChange
-from compute_agent.virt.fake.driver import FakeDriver
+from compute_agent.virt.fake import FakeDriver
 
 CARD: Final = "card"
 DRIVER: Final = f"{__name__}.PivotDriver"

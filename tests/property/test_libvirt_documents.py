@@ -8,7 +8,7 @@ import hypothesis
 import hypothesis.strategies as st
 
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.libvirt import capabilities, domain_capabilities
+from compute_agent.discovery.libvirt import guest_abilities, source
 from tests.fixtures.libvirt_documents import (
     LXC_CAPABILITIES,
     Q35_DOMAIN_CAPABILITIES,
@@ -37,7 +37,7 @@ def damaged(draw: st.DrawFn, documents: list[str]) -> str:
 @hypothesis.given(text=damaged([X86_CAPABILITIES, LXC_CAPABILITIES]))
 def test_damaged_capabilities_are_read_or_refused(text: str) -> None:
     with suppress(DiscoveryError):
-        facts = capabilities.parse(text)
+        facts = source.parse_capabilities(text)
         assert len({cpu.id for cpu in facts.cpus}) == sum(len(cell.cpus) for cell in facts.cells)
         assert [cell.id for cell in facts.cells] == sorted({cell.id for cell in facts.cells})
 
@@ -45,5 +45,5 @@ def test_damaged_capabilities_are_read_or_refused(text: str) -> None:
 @hypothesis.given(text=damaged([Q35_DOMAIN_CAPABILITIES, SEV_DOMAIN_CAPABILITIES]))
 def test_damaged_domain_capabilities_are_read_or_refused(text: str) -> None:
     with suppress(DiscoveryError):
-        facts = domain_capabilities.parse(text)
+        facts = guest_abilities.parse_domain_capabilities(text)
         assert facts.sev_guests is None or facts.sev_guests >= 0

@@ -9,7 +9,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from compute_agent import conf as agent_conf
-from compute_agent.virt.fake import topology_drivers as fakes
+from compute_agent.virt import fake
 from placement_server import conf as server_conf
 from tools.dependencies import dependencies, key_of, versions_of
 
@@ -50,8 +50,8 @@ def registered() -> dict[str, set[str]]:
         # groups that exist for each type or network that other options name
         if (name := getattr(named, "name", named)) and "<" in name:
             names[name.partition("<")[0]] = {option.dest for option in options}
-    for option in (*fakes.size_opts, *fakes.behaviour_opts):
-        add(fakes.GROUP, option)
+    for option in (*fake.size_opts, *fake.behaviour_opts):
+        add(fake.GROUP, option)
     of_ways_to_authenticate = {
         option.dest
         for name in ("password", "v3password", "http_basic", "none", "v3applicationcredential")

@@ -1,7 +1,9 @@
 """A machine and its guests as libvirt describes them.
 
 connection ──► one connection, every call under a deadline
-capabilities, domain_capabilities, cpu_features, node_devices, guests ──► pure: XML in, facts out
-source     ──► asks the connection, returns a `HypervisorReading`
-join       ──► a `HostTopology` of libvirt's facts and those of sysfs
+domain, elements           ──► pure: XML in, facts out
+source                     ──► asks the connection, returns a `HypervisorReading`, with parts of
+                               guest_abilities, cpu_features and node_devices
+guests                     ──► asks the connection, returns a `GuestReading`
+described, join            ──► pure: a `HostTopology` of libvirt's facts and those of sysfs
 """

@@ -12,13 +12,13 @@ from compute_agent.discovery.facts import (
     GpuVf,
     HostTopology,
     Mdev,
+    MemoryEncryption,
     NicPort,
     NicVf,
     PciAddress,
     PciDevice,
     PhysicalGpu,
 )
-from compute_agent.discovery.libvirt import memory_encryption
 from compute_agent.discovery.libvirt.facts import (
     HypervisorReading,
     NetNodeDevice,
@@ -30,6 +30,10 @@ from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.discovery.sysfs.pci import ETHERNET, INFINIBAND, NETWORK, network_kind, order
 
 MAC_LENGTH: Final = len("00:00:00:00:00:00")
+SNP: Final = "sev-snp"
+QEMU_WITH_SEV_ES: Final = 8_000_000
+TDX_MODE: Final = "host-passthrough"
+"""The CPU that a guest with TDX needs."""
 
 
 def describe(reading: HypervisorReading) -> HostTopology:
@@ -66,7 +70,7 @@ def describe(reading: HypervisorReading) -> HostTopology:
         infiniband_ports=tuple(port for port in ports if port.is_infiniband),
         nic_cards=cards(ethernet_ports, pci_devices),
         gpus=tuple(_gpus(pci_devices, functions, _mdevs(reading.devices))),
-        memory_encryption=memory_encryption.describe(reading),
+        memory_encryption=encryption(reading),
         warnings=reading.warnings,
     )
 
@@ -181,3 +185,21 @@ def _gpus(
             mdev_types=functions[device.address].mdev_types,
             mdevs=mdevs.get(device.address, ()),
         )
+
+
+def encryption(reading: HypervisorReading) -> MemoryEncryption:
+    """Return what libvirt reports of encrypted guests of the host's own architecture."""
+    host_arch = reading.capabilities.arch
+    domains = [domain for domain in reading.domain_capabilities if domain.arch == host_arch]
+    sev = max((domain.sev_guests or 0 for domain in domains), default=0)
+    # libvirt counts the keys of SEV-ES whatever QEMU can start
+    starts_sev_es = reading.hypervisor_version >= QEMU_WITH_SEV_ES
+    counts = (domain.sev_es_guests or 0 for domain in domains if starts_sev_es)
+    sev_es = max(counts, default=0)
+    return MemoryEncryption(
+        amd_sev=sev > 0,
+        amd_sev_es=sev_es > 0,
+        amd_sev_snp=sev_es > 0 and any(SNP in domain.launch_security for domain in domains),
+        intel_tdx=reading.guest_cpu_mode == TDX_MODE and any(domain.tdx for domain in domains),
+        capacity=tuple(pair for pair in (("sev", sev), ("sev_es", sev_es)) if pair[1]),
+    )

@@ -1,13 +1,19 @@
-"""Abilities of guests on a host: devices, firmware and CPU features, kept as they take long."""
+"""Abilities of guests on a host: devices, firmware and CPU features, kept as they take long.
+
+Source: https://libvirt.org/formatdomaincaps.html
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
-from compute_agent.discovery.libvirt import cpu_features, domain_capabilities
+from compute_agent.discovery.libvirt import cpu_features, elements
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, Emulator, HostCapabilities
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 _EMULATED: Final = "qemu"
+DOCUMENT: Final = "getDomainCapabilities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ def read_domain_capabilities(
         for machine in emulator.machines or (None,):
             try:
                 text = _ask(connection, emulator, machine, kind)
-                facts.append(domain_capabilities.parse(text))
+                facts.append(parse_domain_capabilities(text))
             except CallUnsupported as error:
                 LOG.info("The capabilities of guests are unknown: %s", error)
                 return ()
@@ -110,3 +117,68 @@ def _kind(emulator: Emulator, virt_type: str) -> str | None:
     if virt_type in emulator.virt_types:
         return virt_type
     return _EMULATED if virt_type == "kvm" and _EMULATED in emulator.virt_types else None
+
+
+def parse_domain_capabilities(text: str) -> DomainCapabilities:
+    """Return the facts of a document.
+
+    :raises FactMalformed: it is not XML, names no architecture or kind of guests, or a number in it
+        cannot be read.
+    """
+    root = elements.document(text, DOCUMENT)
+    arch, virt_type = root.findtext("arch"), root.findtext("domain")
+    if not arch or not virt_type:
+        raise FactMalformed(DOCUMENT, text, "elements arch and domain")
+    host_model = _supported_element(root, "cpu/mode[@name='host-model']")
+    tpm = _supported_element(root, "devices/tpm")
+    firmwares = _sorted_names(elements.values(root.find("os"), "firmware"))
+    security = _sorted_names(
+        elements.values(_supported_element(root, "features/launchSecurity"), "sectype")
+    )
+    return DomainCapabilities(
+        arch=arch,
+        machine=root.findtext("machine") or None,
+        virt_type=virt_type,
+        host_model_xml=_as_cpu(host_model, arch),
+        firmwares=firmwares,
+        secure_boot="efi" in firmwares
+        and "yes" in elements.values(_supported_element(root, "os/loader"), "secure"),
+        disk_buses=_sorted_names(elements.values(_supported_element(root, "devices/disk"), "bus")),
+        filesystems=_sorted_names(
+            elements.values(_supported_element(root, "devices/filesystem"), "driverType")
+        ),
+        video_models=_sorted_names(
+            elements.values(_supported_element(root, "devices/video"), "modelType")
+        ),
+        tpm_models=_sorted_names(elements.values(tpm, "model")),
+        tpm_backends=_sorted_names(elements.values(tpm, "backendModel")),
+        tpm_versions=_sorted_names(elements.values(tpm, "backendVersion")),
+        launch_security=security,
+        sev_guests=_guests(root, "maxGuests"),
+        sev_es_guests=_guests(root, "maxESGuests"),
+        tdx="tdx" in security or elements.is_supported(root.find("features/tdx")),
+    )
+
+
+def _supported_element(root: Element, path: str) -> Element | None:
+    element = root.find(path)
+    return element if elements.is_supported(element) else None
+
+
+def _sorted_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _as_cpu(host_model: Element | None, arch: str) -> str | None:
+    if host_model is None or not host_model.findtext("model"):
+        return None
+    cpu = Element("cpu")
+    ElementTree.SubElement(cpu, "arch").text = arch
+    cpu.extend(child for child in host_model if child.tag in ("model", "vendor", "feature"))
+    return ElementTree.tostring(cpu, encoding="unicode")
+
+
+def _guests(root: Element, name: str) -> int | None:
+    sev = _supported_element(root, "features/sev")
+    text = None if sev is None else sev.findtext(name)
+    return None if text is None else elements.number(text, f"{DOCUMENT}: sev {name}")

@@ -8,7 +8,7 @@ cells that libvirt does not know; each difference is a sentence in the warnings,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -21,6 +21,7 @@ from compute_agent.discovery.facts import (
     HostTopology,
     Mdev,
     MdevType,
+    MemoryEncryption,
     NicPort,
     NicVf,
     NumaCell,
@@ -28,17 +29,11 @@ from compute_agent.discovery.facts import (
     PciDevice,
     PhysicalGpu,
 )
-from compute_agent.discovery.libvirt import memory_encryption
 from compute_agent.discovery.libvirt.described import describe
+from compute_agent.discovery.libvirt.differences import differences, encryption_differences
 from compute_agent.discovery.libvirt.facts import HypervisorReading
-from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.discovery.sysfs.cells import TOLERANCE
 from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.discovery.sysfs.pci import order
-from compute_agent.programs.printable import first_of
-
-NAMED: Final = 8
-"""So many devices are named in one sentence."""
 
 SHARED_CPU: Final = frozenset({"LXC"})
 """Hypervisors whose guests get the CPU of the host as it is."""
@@ -54,25 +49,22 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
     :param topology: the same machine by sysfs; None: the hypervisor is of another machine.
     """
     described_topology = describe(reading)
-    topology_of_both = (
-        described_topology if topology is None else _join(described_topology, topology)
-    )
-    if topology is not None and reading.hypervisor in SHARED_CPU:
-        topology_of_both = replace(topology_of_both, cpu_model=topology.cpu_model)
-    if topology is not None and reading.domain_capabilities:
-        sentences = memory_encryption.differences(
-            described_topology.memory_encryption, topology.memory_encryption
-        )
-        topology_of_both = replace(
-            topology_of_both, warnings=_once((*topology_of_both.warnings, *sentences))
-        )
-    if not topology_of_both.cells:
+    if topology is None:
+        host = described_topology
+    else:
+        host = _join(described_topology, topology)
+        if reading.hypervisor in SHARED_CPU:
+            host = replace(host, cpu_model=topology.cpu_model)
+        if reading.domain_capabilities:
+            sentences = encryption_differences(
+                described_topology.memory_encryption, topology.memory_encryption
+            )
+            host = replace(host, warnings=_once((*host.warnings, *sentences)))
+    if not host.cells:
         distance = ((CellId(0), 10),)
-        cell = NumaCell(
-            CellId(0), topology_of_both.online_cpus, topology_of_both.memory_kib, distances=distance
-        )
-        topology_of_both = replace(topology_of_both, cells=(cell,))
-    return _on_known_cells(topology_of_both)
+        cell = NumaCell(CellId(0), host.online_cpus, host.memory_kib, distances=distance)
+        host = replace(host, cells=(cell,))
+    return _on_known_cells(host)
 
 
 def _cpus(libvirt: tuple[Cpu, ...], sysfs: tuple[Cpu, ...]) -> tuple[Cpu, ...]:
@@ -109,10 +101,20 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         ),
         nic_cards=cards(ports, functions),
         gpus=_each_once(_join_devices(libvirt.gpus, sysfs.gpus, _gpu, sysfs_addresses)),
-        memory_encryption=memory_encryption.join(
-            libvirt.memory_encryption, sysfs.memory_encryption
-        ),
-        warnings=_once((*sysfs.warnings, *libvirt.warnings, *_differences(libvirt, sysfs))),
+        memory_encryption=join_encryption(libvirt.memory_encryption, sysfs.memory_encryption),
+        warnings=_once((*sysfs.warnings, *libvirt.warnings, *differences(libvirt, sysfs))),
+    )
+
+
+def join_encryption(libvirt: MemoryEncryption, kernel: MemoryEncryption) -> MemoryEncryption:
+    """Return the encryption that both let guests have: numbers of libvirt, of TDX the kernel's."""
+    capacity = {**dict(kernel.capacity), **dict(libvirt.capacity)}
+    return MemoryEncryption(
+        amd_sev=libvirt.amd_sev and kernel.amd_sev,
+        amd_sev_es=libvirt.amd_sev_es and kernel.amd_sev_es,
+        amd_sev_snp=libvirt.amd_sev_snp and kernel.amd_sev_snp,
+        intel_tdx=libvirt.intel_tdx,
+        capacity=tuple(sorted(capacity.items())),
     )
 
 
@@ -321,82 +323,6 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
         ),
         warnings=_once((*host.warnings, *sentences)),
     )
-
-
-# -- differences ------------------------------------------------------------------------------
-
-
-def _differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
-    difference = abs(libvirt.memory_kib - sysfs.memory_kib)
-    if libvirt.memory_kib and difference * TOLERANCE > sysfs.memory_kib:
-        yield (
-            f"libvirt reports {libvirt.memory_kib} KiB of memory of the host, /proc/meminfo "
-            f"{sysfs.memory_kib} KiB; the smaller is used"
-        )
-    if libvirt.online_cpus and libvirt.online_cpus != sysfs.online_cpus:
-        yield (
-            f"libvirt reports CPUs {cpu_list.write(libvirt.online_cpus)} online, sysfs "
-            f"{cpu_list.write(sysfs.online_cpus)}; libvirt's are used"
-        )
-    if libvirt.cells:
-        yield from _cell_differences(libvirt.cells, sysfs.cells)
-    if libvirt.pci_devices:
-        yield from _device_differences(libvirt, sysfs)
-
-
-def _cell_differences(libvirt: tuple[NumaCell, ...], sysfs: tuple[NumaCell, ...]) -> Iterator[str]:
-    sysfs_cells, libvirt_cells = ({cell.id: cell for cell in cells} for cells in (sysfs, libvirt))
-    if sysfs_cells.keys() != libvirt_cells.keys():
-        yield (
-            f"libvirt reports NUMA cells {cpu_list.write(libvirt_cells)}, sysfs "
-            f"{cpu_list.write(sysfs_cells)}; libvirt's are used"
-        )
-    for cell_id in sorted(sysfs_cells.keys() & libvirt_cells.keys()):
-        cell, other = libvirt_cells[cell_id], sysfs_cells[cell_id]
-        if cell.memory_kib != other.memory_kib:
-            yield (
-                f"libvirt reports {cell.memory_kib} KiB of memory of NUMA cell {cell_id}, sysfs "
-                f"{other.memory_kib} KiB; libvirt's is used"
-            )
-        if cell.cpus != other.cpus:
-            yield (
-                f"libvirt reports CPUs {cpu_list.write(cell.cpus) or 'none'} of NUMA cell "
-                f"{cell_id}, sysfs {cpu_list.write(other.cpus) or 'none'}; libvirt's are used"
-            )
-
-
-def _device_differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
-    sysfs_devices, libvirt_devices = (
-        {device.address: device for device in host.pci_devices} for host in (sysfs, libvirt)
-    )
-    if addresses := libvirt_devices.keys() - sysfs_devices.keys():
-        names = _list_of(addresses)
-        yield f"libvirt lists PCI devices {names}, which sysfs does not; they are kept"
-    if addresses := sysfs_devices.keys() - libvirt_devices.keys():
-        names = _list_of(addresses)
-        yield f"sysfs lists PCI devices {names}, which libvirt does not; they are kept"
-    for address in sorted(sysfs_devices.keys() & libvirt_devices.keys(), key=order):
-        node, other = libvirt_devices[address].numa_node, sysfs_devices[address].numa_node
-        if None not in (node, other) and node != other:
-            yield (
-                f"libvirt reports NUMA node {node} of PCI device {address}, sysfs {other}; "
-                "libvirt's is used"
-            )
-    mdevs, other_mdevs = (_mdev_uuids(host) for host in (libvirt, sysfs))
-    for uuid in sorted(mdevs ^ other_mdevs):
-        seeing, blind = ("libvirt", "sysfs") if uuid in mdevs else ("sysfs", "libvirt")
-        yield f"{seeing} lists mediated device {uuid}, which {blind} does not; it is kept"
-
-
-def _mdev_uuids(host: HostTopology) -> frozenset[str]:
-    mdevs = [mdev for gpu in host.gpus for mdev in gpu.mdevs]
-    mdevs += [mdev for gpu in host.gpus for vf in gpu.vfs for mdev in vf.mdevs]
-    return frozenset(mdev.uuid for mdev in mdevs if mdev.uuid is not None)
-
-
-def _list_of(addresses: Iterable[PciAddress]) -> str:
-    names = sorted(addresses, key=order)
-    return first_of(names, NAMED)
 
 
 def _either(first: _Fact | None, second: _Fact | None) -> _Fact | None:

@@ -34,7 +34,7 @@ from compute_agent.discovery.libvirt.facts import (
     PciNodeDevice,
     VdpaNodeDevice,
 )
-from compute_agent.discovery.sysfs.netdevs import NO_SPEED
+from compute_agent.discovery.sysfs.nics import NO_SPEED
 from compute_agent.discovery.sysfs.pci import NETWORK, bridges
 from compute_agent.discovery.sysfs.vpd import identity
 

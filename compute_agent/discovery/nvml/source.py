@@ -10,14 +10,16 @@ an answer that cannot be                       the GPU is unknown, with a warnin
 
 from __future__ import annotations
 
+import ctypes
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from compute_agent.discovery.facts import CellId, PciAddress
-from compute_agent.discovery.nvml import mig, nvlinks, vgpus
+from compute_agent.discovery.facts import CellId, NvLink, PciAddress, pci_address
+from compute_agent.discovery.nvml import NvmlGpu, NvmlReading, partitions
 from compute_agent.discovery.nvml.binding import (
     Binding,
     GpuLost,
@@ -27,15 +29,26 @@ from compute_agent.discovery.nvml.binding import (
     NvmlUnavailable,
     load,
     number,
+    text_of,
 )
-from compute_agent.discovery.nvml.events import XidWatch
-from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 LOG = logging.getLogger(__name__)
 
 MOST_GPUS = 1024
 NODE_SET_WORDS = 16  # of 64 bits: 1024 nodes, the most a kernel is built for
+MOST_LINKS = 64
+"""NVLinks asked for at most; the GPUs of today have up to 36."""
+BROKEN: Final = {
+    48: "a double bit error of its memory",
+    79: "it fell off the bus",
+    94: "an error of its memory that could be contained",
+    95: "an error of its memory that could not be contained",
+}
+"""Xid -> what it means, for those after which no guest should get the GPU; all other Xids are
+mostly errors of the programs on it (NVIDIA, "Xid Errors")."""
+MOST_EVENTS: Final = 1000
+"""Fetched by one reading; a GPU that reports without end must not hold a pass up."""
 
 _Answer = TypeVar("_Answer")
 _Modes = tuple[bool | None, bool | None, tuple[bool, ...]]
@@ -68,7 +81,7 @@ class NvmlSource:
         """By uuid, or by address where there is none."""
         self._address_of_index: dict[int, PciAddress] = {}
         self._lost_gpus: set[PciAddress] = set()
-        self._watch: XidWatch | None = None
+        self._watch: _XidWatch | None = None
         self._broken_gpus: dict[PciAddress, int] = {}
 
     def read(self) -> NvmlReading:
@@ -121,7 +134,7 @@ class NvmlSource:
             except Exception as error:
                 raise NvmlUnavailable(f"its Python module raises {error!r}") from error
             self._nvml = Nvml(binding, self._warn)
-            self._watch = XidWatch(self._nvml)
+            self._watch = _XidWatch(self._nvml)
         return self._nvml
 
     def _read_all(self, nvml: Nvml) -> list[NvmlGpu]:
@@ -165,7 +178,7 @@ class NvmlSource:
         handle = nvml.ask_handle("nvmlDeviceGetHandleByIndex", index)
         if handle is None:
             return None
-        address = nvml.ask("nvmlDeviceGetPciInfo", handle, read=nvlinks.address_of)
+        address = nvml.ask("nvmlDeviceGetPciInfo", handle, read=_address_of)
         if address is None:
             self._warn(f"NVML: GPU number {index} has no PCI address; left out")
             return None
@@ -178,9 +191,9 @@ class NvmlSource:
         uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
         # the other number is the mode after a reset
         is_mig_enabled = nvml.ask("nvmlDeviceGetMigMode", handle, read=lambda m: bool(number(m[0])))
-        has_mixed_sizes = vgpus.sizes_mixed(nvml, handle)
+        has_mixed_sizes = nvml.ask("nvmlDeviceGetVgpuHeterogeneousMode", handle, read=bool)
         key = uuid or address
-        modes = (is_mig_enabled, has_mixed_sizes, nvlinks.states(nvml, handle))
+        modes = (is_mig_enabled, has_mixed_sizes, _link_states(nvml, handle))
         known_state = self._lasting.get(key)
         if known_state is None or known_state.modes != modes:
             before = len(self._warnings)
@@ -197,13 +210,13 @@ class NvmlSource:
         if not is_mig_enabled:
             return replace(lasting, address=address)
         profiles = lasting.mig_profiles
-        parts = mig.instances(nvml, handle, profiles)
+        parts = partitions.instances(nvml, handle, profiles)
         return replace(
             lasting,
             address=address,
             gpu_instances=parts,
-            mig_devices=mig.devices(nvml, handle, profiles, parts or ()),
-            mig_remaining=mig.remaining_counts(nvml, handle, profiles),
+            mig_devices=partitions.devices(nvml, handle, profiles, parts or ()),
+            mig_remaining=partitions.remaining_counts(nvml, handle, profiles),
         )
 
 
@@ -221,9 +234,9 @@ def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu, links: Sequence[bool]) -> Nv
         ),
         near_cells=_near_cells(nvml, handle),
         memory_cell=None if own_memory is None or own_memory < 0 else CellId(own_memory),
-        mig_profiles=() if gpu.mig_enabled is None else mig.profiles(nvml, handle),
-        vgpu_types=vgpus.types(nvml, handle, has_mixed_sizes=bool(gpu.vgpu_sizes_mixed)),
-        nvlinks=nvlinks.links(nvml, handle, links),
+        mig_profiles=() if gpu.mig_enabled is None else partitions.profiles(nvml, handle),
+        vgpu_types=partitions.vgpu_types(nvml, handle, has_mixed_sizes=bool(gpu.vgpu_sizes_mixed)),
+        nvlinks=_nvlinks(nvml, handle, links),
     )
 
 
@@ -240,3 +253,99 @@ def _cells_of_words(words: Any) -> tuple[CellId, ...]:
         for bit in range(64)
         if number(bits) >> bit & 1
     )
+
+
+def _address_of(pci: Any) -> PciAddress:
+    """Return the address in NVML's facts of a PCI function."""
+    return pci_address(text_of(pci.busId))
+
+
+def _link_states(nvml: Nvml, gpu: Any) -> tuple[bool, ...]:
+    """Return whether each link is active, by number; () = none, or not reported.
+
+    Raises GpuLost and NvmlStale.
+    """
+    active = []
+    for link in range(MOST_LINKS):
+        state = nvml.ask("nvmlDeviceGetNvLinkState", gpu, link, read=bool, is_numbered=True)
+        if state is None:
+            break
+        active.append(state)
+    return tuple(active)
+
+
+def _nvlinks(nvml: Nvml, gpu: Any, active: Sequence[bool]) -> tuple[NvLink, ...] | None:
+    """Return the NVLinks by remote device; None = not reported.
+
+    `active`: what `_link_states` returns. Raises as that does.
+    """
+    if not active:
+        return None
+    link_counts: Counter[tuple[PciAddress, str]] = Counter()
+    names = {
+        getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_GPU", 0): "gpu",
+        getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_SWITCH", 2): "switch",
+        getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_IBMNPU", 1): "cpu",
+    }
+    for link in (link for link, is_active in enumerate(active) if is_active):
+        remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, link, read=_address_of)
+        if remote is not None:
+            kind = nvml.ask_number("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, link)
+            link_counts[remote, "unknown" if kind is None else names.get(kind, "unknown")] += 1
+    return tuple(sorted(NvLink(*device, amount) for device, amount in link_counts.items()))
+
+
+class _XidWatch:
+    """The events of all GPUs of one started NVML, which ends with it.
+
+    NVML queues the events of a GPU from the moment it is watched. They are fetched on every reading
+    and never waited for.
+    """
+
+    def __init__(self, nvml: Nvml) -> None:
+        self._nvml = nvml
+        self._types = getattr(nvml.binding, "nvmlEventTypeXidCriticalError", 0)
+        self._set: Any = None
+        self._address_of: dict[int | None, PciAddress] = {}
+
+    def add(self, handle: Any, address: PciAddress) -> None:
+        """Watch a GPU from now on; one that cannot be watched is left alone.
+
+        Raises GpuLost and NvmlStale.
+        """
+        key = _key(handle)
+        if key in self._address_of:
+            return
+        self._address_of[key] = address
+        supported_types = self._nvml.ask_number("nvmlDeviceGetSupportedEventTypes", handle) or 0
+        if not supported_types & self._types:
+            return
+        if self._set is None:
+            self._set = self._nvml.ask_handle("nvmlEventSetCreate")
+        if self._set is not None:
+            self._nvml.ask_handle("nvmlDeviceRegisterEvents", handle, self._types, self._set)
+
+    def broken_gpus(self) -> Iterator[tuple[PciAddress, int]]:
+        """Yield the Xids that broke a GPU since the last call, with its address.
+
+        Raises NvmlStale and NvmlMalformed.
+        """
+        for _ in range(MOST_EVENTS if self._set is not None else 0):
+            try:
+                event = self._nvml.ask("nvmlEventSetWait_v2", self._set, 0, read=_event)
+            except GpuLost:
+                return  # some GPU is lost: which one is found when it is asked
+            if event is None:
+                return
+            device, kinds, xid = event
+            address = self._address_of.get(device)
+            if address is not None and kinds & self._types and xid in BROKEN:
+                yield address, xid
+
+
+def _event(event: Any) -> tuple[int | None, int, int]:
+    return _key(event.device), number(event.eventType), number(event.eventData)
+
+
+def _key(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value

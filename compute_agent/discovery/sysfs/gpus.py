@@ -1,15 +1,48 @@
-"""GPUs by PCI class, and whatever else makes mediated devices."""
+"""GPUs by PCI class, and whatever else makes mediated devices (mdevs).
+
+Two interfaces show the vGPUs of a function, and what more it can make:
+
+    bus/pci/devices/<addr>/mdev_supported_types/nvidia-35/available_instances
+    bus/mdev/devices/<uuid> -> ../../../devices/pci.../<addr>/<uuid>
+    bus/mdev/devices/<uuid>/mdev_type -> .../nvidia-35
+
+    bus/pci/devices/<VF>/nvidia/{creatable_vgpu_types,current_vgpu_type}      newer kernels, no mdev
+
+Source: Documentation/driver-api/vfio-mediated-device.rst, NVIDIA's vGPU user guide.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from compute_agent.discovery.facts import GpuVf, PciDevice, PhysicalGpu
-from compute_agent.discovery.sysfs import mdevs
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import (
+    GpuVf,
+    Mdev,
+    MdevType,
+    PciAddress,
+    PciDevice,
+    PhysicalGpu,
+    pci_address,
+)
 from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.discovery.sysfs.vpd import identity
+
+SUPPORTED_TYPES = "mdev_supported_types"
+AVAILABLE = "available_instances"
+MDEVS = "bus/mdev/devices"
+MDEV_TYPE = "mdev_type"
+VENDOR_VFIO = "nvidia"
+CREATABLE = f"{VENDOR_VFIO}/creatable_vgpu_types"
+CURRENT = f"{VENDOR_VFIO}/current_vgpu_type"
+VENDOR_PREFIX = "nvidia-"  # the mdev framework calls the vendor's type 35 `nvidia-35`
+
+_CREATABLE_LINE = re.compile(r"\s*(\d+)\s*(?::.*)?")
+
+_Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
 
 DISPLAY_CLASSES = ("0300", "0302", "0380")  # VGA, 3D, other display controller
 ACCELERATOR_CLASS = "1200"
@@ -60,19 +93,17 @@ radeon of Linux, of which the last has a list of server boards."""
 
 
 def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ...]:
-    """Every GPU and other maker of mediated devices, by address; VFs are with their PF."""
-    existing_mdevs = mdevs.existing_mdevs(machine)
+    """Every GPU and other maker of mediated devices, by address; VFs are with their PF.
+
+    A VF without its PF stands for itself.
+    """
+    mdevs = _mdevs(machine)
     return tuple(
-        _gpu(machine, function, functions, existing_mdevs)
+        _gpu(machine, function, functions, mdevs)
         for function in functions.values()
-        if not _belongs_to_pf(function, functions)
+        if function.device.physfn not in functions
         and (is_gpu(function.device) or _makes_mdevs(function, functions))
     )
-
-
-def _belongs_to_pf(function: PciFunction, functions: PciFunctions) -> bool:
-    """Whether it is a VF of a PF that is here; without its PF it stands for itself."""
-    return function.device.physfn in functions
 
 
 def is_gpu(device: PciDevice) -> bool:
@@ -86,14 +117,11 @@ def is_gpu(device: PciDevice) -> bool:
 
 def _makes_mdevs(function: PciFunction, functions: PciFunctions) -> bool:
     family = (function, *(functions[address] for address in function.device.vfs))
-    return any(mdevs.SUPPORTED_TYPES in member.entries for member in family)
+    return any(SUPPORTED_TYPES in member.entries for member in family)
 
 
 def _gpu(
-    machine: Machine,
-    function: PciFunction,
-    functions: PciFunctions,
-    existing_mdevs: mdevs.Mdevs,
+    machine: Machine, function: PciFunction, functions: PciFunctions, mdevs: _Mdevs
 ) -> PhysicalGpu:
     device = function.device
     return PhysicalGpu(
@@ -102,11 +130,11 @@ def _gpu(
         product_id=device.product_id,
         numa_node=device.numa_node,
         vfs=tuple(
-            _vf(machine, index, functions[address], existing_mdevs)
+            _vf(machine, index, functions[address], mdevs)
             for index, address in zip(function.vf_numbers, device.vfs, strict=True)
         ),
-        mdev_types=mdevs.types(machine, function),
-        mdevs=existing_mdevs.get(device.address, ()),
+        mdev_types=_mdev_types(machine, function),
+        mdevs=mdevs.get(device.address, ()),
         **_shown_by_driver(machine, function),
     )
 
@@ -131,21 +159,67 @@ def _shown_by_driver(machine: Machine, function: PciFunction) -> dict[str, Any]:
     }
 
 
-def _vf(
-    machine: Machine,
-    index: int,
-    vf: PciFunction,
-    existing_mdevs: mdevs.Mdevs,
-) -> GpuVf:
-    device = vf.device
-    if mdevs.VENDOR_VFIO in vf.entries:
-        offered_types, devices = mdevs.vendor_types(machine, vf)
+def _vf(machine: Machine, index: int, vf: PciFunction, mdevs: _Mdevs) -> GpuVf:
+    address = vf.device.address
+    if VENDOR_VFIO in vf.entries:
+        types, existing = _vendor_types(machine, vf)
     else:
-        offered_types, devices = mdevs.types(machine, vf), existing_mdevs.get(device.address, ())
-    return GpuVf(
-        address=device.address,
-        index=index,
-        numa_node=device.numa_node,
-        mdev_types=offered_types,
-        mdevs=devices,
-    )
+        types, existing = _mdev_types(machine, vf), mdevs.get(address, ())
+    return GpuVf(address, index, vf.device.numa_node, types, existing)
+
+
+def _mdevs(machine: Machine) -> _Mdevs:
+    """Read the mediated devices of PCI functions, by parent, each parent's by uuid.
+
+    Parents that are not PCI functions (samples of the kernel, crypto cards of s390) are left out.
+    """
+    by_parent: dict[PciAddress, list[Mdev]] = {}
+    for uuid in machine.sys.names(MDEVS):
+        target = machine.sys.link(f"{MDEVS}/{uuid}")
+        type_id = machine.sys.link_name(f"{MDEVS}/{uuid}/{MDEV_TYPE}")
+        if target is None or type_id is None:
+            machine.warn(
+                f"{machine.sys.path(MDEVS)}/{uuid} has no parent or no {MDEV_TYPE}: mediated"
+                " device left out"
+            )
+            continue
+        try:
+            parent = pci_address(target.split("/")[-2])
+        except (ValueError, IndexError):
+            continue
+        by_parent.setdefault(parent, []).append(Mdev(type_id, uuid))
+    return {parent: tuple(children) for parent, children in by_parent.items()}
+
+
+def _mdev_types(machine: Machine, function: PciFunction) -> tuple[MdevType, ...]:
+    """Return the types that a function offers, by id; one that cannot be read is left out."""
+    if SUPPORTED_TYPES not in function.entries:
+        return ()
+    tree, here = machine.sys, f"{function.directory}/{SUPPORTED_TYPES}"
+    offered_types = []
+    for type_id in tree.names(here):
+        try:
+            available = tree.count(f"{here}/{type_id}/{AVAILABLE}")
+        except DiscoveryError as error:
+            machine.warn(f"{error}; mdev type {type_id} of {function.device.address} left out")
+            continue
+        offered_types.append(MdevType(type_id, available))
+    return tuple(offered_types)
+
+
+def _vendor_types(
+    machine: Machine, function: PciFunction
+) -> tuple[tuple[MdevType, ...], tuple[Mdev, ...]]:
+    """Read what the vendor's VFIO driver offers on a VF, and the vGPU that the VF is, if any.
+
+    A VF is one vGPU at most: until then it has one instance of each creatable type.
+    """
+    tree, here = machine.sys, function.directory
+    current = tree.optional_integer(f"{here}/{CURRENT}") or 0
+    text = tree.optional_text(f"{here}/{CREATABLE}") or ""
+    free = 0 if current else 1
+    lines = map(_CREATABLE_LINE.fullmatch, text.splitlines())
+    numbers = sorted({int(line[1]) for line in lines if line})
+    creatable = tuple(MdevType(f"{VENDOR_PREFIX}{number}", free) for number in numbers)
+    vgpus = (Mdev(f"{VENDOR_PREFIX}{current}", None),) if current else ()
+    return creatable, vgpus

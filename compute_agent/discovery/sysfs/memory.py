@@ -1,7 +1,8 @@
-"""Memory of the host and of one NUMA node, and its pools of huge pages.
+"""Memory of the host and of one NUMA node, its pools of huge pages, and its encryption.
 
 Source: Documentation/filesystems/proc.rst, Documentation/admin-guide/mm/hugetlbpage.rst; for the
-memory of GPUs, hwloc, which leaves such nodes out by the same file.
+memory of GPUs, hwloc, which leaves such nodes out by the same file; for encryption
+Documentation/arch/x86/amd-memory-encryption.rst, Documentation/admin-guide/cgroup-v2.rst ("Misc").
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from __future__ import annotations
 import re
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
-from compute_agent.discovery.facts import CellId, HugePages, PciAddress, is_pci_address
+from compute_agent.discovery.facts import (
+    CellId,
+    HugePages,
+    MemoryEncryption,
+    PciAddress,
+    is_pci_address,
+)
 from compute_agent.discovery.sysfs.reader import Machine
 
 MEMINFO = "meminfo"
@@ -19,6 +26,13 @@ TOTAL = "nr_hugepages"
 
 GPUS = "driver/nvidia/gpus"  # of /proc; a directory for each, named after its address
 NUMA_STATUS = "numa_status"
+
+# module parameters of KVM, and the contexts of guests
+AMD_SEV = "module/kvm_amd/parameters/sev"
+AMD_SEV_ES = "module/kvm_amd/parameters/sev_es"
+AMD_SEV_SNP = "module/kvm_amd/parameters/sev_snp"
+INTEL_TDX = "module/kvm_intel/parameters/tdx"
+CAPACITY = "fs/cgroup/misc.capacity"
 
 _GPU_NODE = re.compile(r"^Node:\s+(\d+)\s*$", re.MULTILINE)
 _TOTAL_LINE = re.compile(r"^(?:Node\s+\d+\s+)?MemTotal:\s+(\d+)\s+kB\s*$", re.MULTILINE)
@@ -73,3 +87,22 @@ def gpu_memory(machine: Machine) -> dict[CellId, PciAddress]:
         if node is not None and is_pci_address(name):
             owners[CellId(int(node[1]))] = PciAddress(name)
     return owners
+
+
+def encryption(machine: Machine) -> MemoryEncryption:
+    """Read whether KVM can run encrypted guests, and for how many the machine has keys.
+
+    A missing file is a no.
+    """
+    capacity = []
+    for line in (machine.sys.optional_text(CAPACITY) or "").splitlines():
+        name, _, number = line.partition(" ")
+        if number.strip().isdecimal():
+            capacity.append((name, int(number)))
+        else:
+            machine.warn(f"{machine.sys.path(CAPACITY)} holds {line!r}, expected a name and number")
+    sev, sev_es, sev_snp, tdx = (
+        machine.sys.optional_text(path) in ("1", "Y", "y")
+        for path in (AMD_SEV, AMD_SEV_ES, AMD_SEV_SNP, INTEL_TDX)
+    )
+    return MemoryEncryption(sev, sev_es, sev_snp, tdx, tuple(sorted(capacity)))

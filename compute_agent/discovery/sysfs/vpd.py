@@ -13,8 +13,10 @@ Source: PCI Local Bus Specification 3.0, appendix I.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from compute_agent.discovery.errors import FactUnreadable
-from compute_agent.discovery.facts import PciDevice
+from compute_agent.discovery.sysfs.pci import PciFunction
 from compute_agent.discovery.sysfs.reader import Machine
 
 VPD = "vpd"
@@ -43,20 +45,17 @@ class SerialNumbers:
     def __init__(self) -> None:
         self._known_numbers: dict[tuple[str, ...], str | None] = {}
 
-    def of(self, machine: Machine, device: PciDevice, directory: str) -> str | None:
+    def of(self, machine: Machine, function: PciFunction) -> str | None:
         """Return the card's serial number; None when it has none or it may not be read."""
+        device = function.device
         key = (machine.sys.root, device.address, device.vendor_id, device.product_id)
         if key not in self._known_numbers:
-            self._known_numbers[key] = _read(machine, f"{directory}/{VPD}")
-        return self._known_numbers[key]
-
-
-def _read(machine: Machine, path: str) -> str | None:
-    try:
-        return serial_number(machine.sys.data(path, LIMIT))
-    except FactUnreadable:
-        # not root, or a card whose data times out: usual, and the address stands in for it
-        return None
+            # not for others than root, or of a card whose data times out: usual, and the address
+            # stands in for it
+            with suppress(FactUnreadable):
+                data = machine.sys.data(f"{function.directory}/{VPD}", LIMIT)
+                self._known_numbers[key] = serial_number(data)
+        return self._known_numbers.setdefault(key, None)
 
 
 def serial_number(data: bytes) -> str | None:

@@ -38,14 +38,13 @@ from compute_agent.virt.layout.compute_resources import (
     cell_providers,
     check_reserves,
     clamp,
+    lay_out_memory_encryption,
     root_provider,
 )
 from compute_agent.virt.layout.devices.gpus import lay_out_gpus
 from compute_agent.virt.layout.devices.nics import lay_out_nics, reports_nics, uncounted_functions
-from compute_agent.virt.layout.devices.parents import DeviceParents
+from compute_agent.virt.layout.devices.parents import DeviceParents, below_root_ports
 from compute_agent.virt.layout.devices.pci import claimed_devices, lay_out_pci, matches, merge_pci
-from compute_agent.virt.layout.devices.root_ports import below_root_ports
-from compute_agent.virt.layout.memory_encryption import lay_out_memory_encryption
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.layout.pmem import lay_out_pmem
 from compute_agent.virt.layout.unmet_options import unmet_options

@@ -2,23 +2,41 @@
 
 What placement has and the layout has not is taken away, unless a consumer holds it: then exactly
 what is held stays, all of it reserved, so that nobody new gets it.
+
+A child that placement has is adopted under the uuid it has there when it is the same by uuid, else
+by name, else by the PCI address at the end of its name. A host that another compute service
+reported before is so continued without a new provider.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, other_spelling
 from compute_agent.provider_tree.provider import Resource
-from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING, OWNER_NOVA
-from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
+from compute_agent.provider_tree.trait_names import (
+    CUSTOM_DEVICE_MISSING,
+    HW_NUMA_ROOT,
+    OWNER_NOVA,
+    PAGE_SIZE_PREFIX,
+)
+from compute_agent.virt.layout import names
 from compute_agent.virt.layout.options import Ratio
 from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
-from compute_agent.virt.layout.wanted import UNMANAGED, HostLayout, WantedProvider, WantedRecord
+from compute_agent.virt.layout.wanted import (
+    ROOT,
+    UNMANAGED,
+    HostLayout,
+    WantedProvider,
+    WantedRecord,
+)
+
+OTHER_OWNERS = frozenset({"OWNER_CYBORG", SHARING_TRAIT})
 
 UNHEALTHY = "CUSTOM_GPU_UNHEALTHY"
 """On a broken GPU: nothing of it is given out until an operator takes the trait off."""
@@ -44,13 +62,70 @@ Others there come from provider config files and are put back after the driver, 
 held is not the driver's to ask.
 """
 
+HeldUnits = Callable[[str], Mapping[str, int]]
+
+
+class Identities(NamedTuple):
+    """The uuid of every provider of a layout, by key, and which of them placement has."""
+
+    uuids: Mapping[str, str]
+    known_keys: frozenset[str]
+    """Keys of providers that are in the tree."""
+
+    @property
+    def root(self) -> str:
+        return self.uuids[ROOT]
+
+
+def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identities:
+    """Find the uuid of each provider of the layout; new ones get that derived from their key."""
+    uuids = {ROOT: root_uuid}
+    derived_uuids = {w.key: child_uuid(root_uuid, w.key) for w in layout.children}
+    free = {p.uuid: p for p in descendants(tree, root_uuid) if not p.traits & OTHER_OWNERS}
+
+    def marks(provider: ProviderData) -> tuple[str, str, PciAddress | None]:
+        address = names.device_address(layout.root.name, provider.name)
+        return provider.uuid, provider.name, address
+
+    for strength in range(3):
+        by_mark = {marks(provider)[strength]: uuid for uuid, provider in reversed(free.items())}
+        for wanted in layout.children:
+            mark = (derived_uuids[wanted.key], wanted.name, wanted.address)[strength]
+            match = by_mark.get(mark, "")
+            if mark is not None and wanted.key not in uuids and match in free:
+                del free[match]
+                uuids[wanted.key] = match
+    known_keys = frozenset(uuids)
+    return Identities({**derived_uuids, **uuids}, known_keys)
+
+
+def descendants(tree: ProviderTree, root_uuid: str) -> Iterator[ProviderData]:
+    """Yield the providers below a root, parents first."""
+    for uuid in tree.get_provider_uuids(root_uuid)[1:]:
+        yield tree.data(uuid)
+
+
+def is_owned(provider: ProviderData, root_name: str) -> bool:
+    """Whether a layout made the provider: it carries the owner's trait and a name of ours."""
+    if OWNER_NOVA not in provider.traits or provider.traits & OTHER_OWNERS:
+        return False
+    return names.is_ours(root_name, provider.name)
+
+
+def is_cell(provider: ProviderData, root_name: str) -> bool:
+    """Whether an owned provider is a NUMA cell or huge pages of one."""
+    if not is_owned(provider, root_name):
+        return False
+    return (
+        names.is_cell(root_name, provider.name)
+        or HW_NUMA_ROOT in provider.traits
+        or any(trait.startswith(PAGE_SIZE_PREFIX) for trait in provider.traits)
+    )
+
 
 def is_of_layout(resource_class: str) -> bool:
     """Whether a layout may report the class on the root and on cells."""
     return resource_class in LAYOUT_CLASSES or resource_class.startswith(PMEM_CLASSES)
-
-
-HeldUnits = Callable[[str], Mapping[str, int]]
 
 
 class KeptInventory(NamedTuple):

@@ -1,13 +1,15 @@
-"""Records of CPUs, memory and disk: on the root in the flat layout, on the cells in the nested."""
+"""Records of CPUs, memory and disk: on the root in the flat layout, on the cells in the nested.
+
+Beside them a provider for each kind of encrypted guests, each context good for one guest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.facts import HostTopology, MemoryEncryption
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX
-from compute_agent.virt import cpu_traits
 from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.cells import (
@@ -20,8 +22,17 @@ from compute_agent.virt.layout.cells import (
 )
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.layout.wanted import MAX_TOTAL, ROOT, WantedProvider, WantedRecord
+from compute_agent.virt.traits import arch_traits, cpu_traits, known_cpu_traits
 
 _GIB = 1024**3
+
+ENCRYPTION_CLASS = "MEM_ENCRYPTION_CONTEXT"
+ENCRYPTION_TRAITS = {
+    "amd_sev": "HW_CPU_X86_AMD_SEV",
+    "amd_sev_es": "HW_CPU_X86_AMD_SEV_ES",
+    "amd_sev_snp": "HW_CPU_X86_AMD_SEV_SNP",
+    "intel_tdx": "HW_CPU_X86_INTEL_TDX",
+}
 
 
 def cell_key(cell: int) -> str:
@@ -30,6 +41,10 @@ def cell_key(cell: int) -> str:
 
 def pages_key(cell: int, size_kib: int) -> str:
     return f"pages:{cell}:{size_kib}"
+
+
+def encryption_key(model: str) -> str:
+    return f"mem_encryption:{model}"
 
 
 def root_provider(
@@ -45,9 +60,9 @@ def root_provider(
     :param shared_disk: a sharing provider gives the disk, so the root must not.
     """
     inventory: dict[str, WantedRecord] = {}
-    traits = cpu_traits.arch_traits(topology.cpu_model.arch)
+    traits = arch_traits(topology.cpu_model.arch)
     if options.is_nested:
-        traits |= dict.fromkeys(cpu_traits.known_cpu_traits(), False)
+        traits |= dict.fromkeys(known_cpu_traits(), False)
     else:
         inventory |= _flat_inventory(topology, cpus, options)
         traits |= _traits_of_cpus(topology, inventory)
@@ -196,5 +211,39 @@ def _cpu_units(dedicated_cpus: Iterable[int]) -> dict[str, tuple[str, ...]]:
 def _traits_of_cpus(topology: HostTopology, inventory: dict[str, WantedRecord]) -> dict[str, bool]:
     """Traits of CPUs go where CPUs are counted and nowhere else."""
     if not any(rc in inventory and inventory[rc].total for rc in ("VCPU", "PCPU")):
-        return dict.fromkeys(cpu_traits.known_cpu_traits(), False)
-    return cpu_traits.cpu_traits(topology.cpu_model, hyperthreading=topology.hyperthreading)
+        return dict.fromkeys(known_cpu_traits(), False)
+    return cpu_traits(topology.cpu_model, hyperthreading=topology.hyperthreading)
+
+
+def lay_out_memory_encryption(
+    root_name: str, topology: HostTopology, options: LayoutOptions
+) -> Iterator[WantedProvider]:
+    """Lay out every kind that has contexts.
+
+    SEV-ES and SEV-SNP draw on the same address space identifiers, so where SNP is there, ES is not
+    offered.
+    """
+    for model, contexts in _contexts(topology.memory_encryption, options).items():
+        if contexts > 0:
+            yield WantedProvider(
+                encryption_key(model),
+                names.memory_encryption_name(root_name, model),
+                inventory={ENCRYPTION_CLASS: WantedRecord(contexts, max_unit=1)},
+                traits=frozenset({ENCRYPTION_TRAITS[model]}),
+            )
+
+
+def _contexts(facts: MemoryEncryption, options: LayoutOptions) -> dict[str, int]:
+    capacity = dict(facts.capacity)
+    contexts = {}
+    if facts.amd_sev:
+        contexts["amd_sev"] = capacity.get("sev", 0)
+    if facts.amd_sev_snp:
+        contexts["amd_sev_snp"] = capacity.get("sev_es", 0)
+    elif facts.amd_sev_es:
+        contexts["amd_sev_es"] = capacity.get("sev_es", 0)
+    if facts.intel_tdx:
+        keys, wanted_count = capacity.get("tdx"), options.tdx_guests
+        counts = [count for count in (keys, wanted_count) if count is not None]
+        contexts["intel_tdx"] = min(counts, default=0)
+    return contexts

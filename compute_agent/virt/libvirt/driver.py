@@ -10,7 +10,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors, extras
-from compute_agent.discovery.disk import measure
 from compute_agent.discovery.errors import DiscoveryError, HypervisorUnreachable
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
@@ -21,19 +20,20 @@ from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorRea
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.discovery.libvirt.join import join
+from compute_agent.discovery.storage import measure
 from compute_agent.provider_tree import MAX_NAME
 from compute_agent.virt.driver import InstanceDevices, UnitSource
+from compute_agent.virt.host import LocalMachine
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.libvirt import host_traits, mdevs
-from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
 from compute_agent.virt.libvirt.holdings import holdings
+from compute_agent.virt.libvirt.host_traits import check_versions
 from compute_agent.virt.libvirt.settings import (
     LibvirtSettings,
+    check_guest_cpu,
     disk_seen_from_elsewhere,
     libvirt_settings,
 )
-from compute_agent.virt.libvirt.versions import check_versions
-from compute_agent.virt.local_machine import LocalMachine
 from compute_agent.virt.topology_driver import TopologyDriver
 
 LOG = log.getLogger(__name__)

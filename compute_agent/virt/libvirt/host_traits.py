@@ -11,14 +11,18 @@ from typing import Final
 
 from oslo_log import log
 
+from compute_agent import errors
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, HypervisorReading
-from compute_agent.virt.cpu_traits import standard_traits, usable
-from compute_agent.virt.libvirt.versions import version
+from compute_agent.virt.traits import standard_traits, usable
+
+OLDEST_LIBVIRT: Final = (8, 0, 0)
+OLDEST_QEMU: Final = (6, 2, 0)
+
+TEST: Final = "TEST"
+"""libvirt's test driver, which has no QEMU and the version of the library."""
 
 LOG = log.getLogger(__name__)
-
 _SECRETS: Final = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_"
-
 _EMULATED_VIFS: Final = (
     *("virtio", "ne2k_pci", "pcnet", "rtl8139", "e1000", "e1000e", "spapr_vlan", "vmxnet3"),
 )
@@ -29,20 +33,53 @@ VIF_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
     "lxc": (),
 }
 """Models of network cards, by kind of guests."""
-
 SOUND_MODELS: Final = ("SB16", "ES1370", "PCSPK", "AC97", "ICH6", "ICH9", "USB")
-
 TPM_MODELS: Final = {"tpm-tis": "TIS", "tpm-crb": "CRB"}
 TPM_VERSIONS: Final = {"1.2": "1_2", "2.0": "2_0"}
 _TPM: Final = "COMPUTE_SECURITY_TPM_"
 EMULATED_TPM: Final = "emulator"
-
 IGB: Final = ((9, 3, 0), (8, 0, 0))
 VIRTIO_SOUND: Final = ((10, 4, 0), (8, 2, 0))
 VIRTIO_IOMMU: Final = ((8, 3, 0), (0, 0, 0))
 STATELESS_FIRMWARE: Final = ((8, 6, 0), (0, 0, 0))
 ADDRESS_SPACE: Final = ((8, 7, 0), (0, 0, 0))
 """Oldest libvirt and QEMU with a feature that no document of libvirt's names."""
+
+
+def version(number: int) -> tuple[int, int, int]:
+    """Return a version that libvirt packs into one number.
+
+    >>> version(7002022)
+    (7, 2, 22)
+    """
+    return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
+
+
+def check_versions(reading: HypervisorReading) -> None:
+    """Check the versions of libvirt and, where it is the hypervisor, of QEMU.
+
+    :raises InvalidConfiguration: one is too old.
+    """
+    if reading.hypervisor == TEST:
+        return
+    installed_versions = [("libvirt", version(reading.libvirt_version), OLDEST_LIBVIRT)]
+    if reading.hypervisor == "QEMU":
+        installed_versions.append(("QEMU", version(reading.hypervisor_version), OLDEST_QEMU))
+    faults = [
+        f"{name} {_version_text(actual)} is older than {_version_text(oldest)}"
+        for name, actual, oldest in installed_versions
+        if actual < oldest
+    ]
+    if faults:
+        raise errors.InvalidConfiguration(
+            f"The hypervisor at {reading.hostname} is too old for libvirt.LibvirtDriver: "
+            f"{' and '.join(faults)}. Update it, or set [DEFAULT]compute_driver to "
+            "host.HostDriver, which needs no hypervisor."
+        )
+
+
+def _version_text(numbers: tuple[int, int, int]) -> str:
+    return ".".join(map(str, numbers))
 
 
 @dataclass(frozen=True, slots=True)

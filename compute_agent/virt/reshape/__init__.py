@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout.application import Ratios
-from compute_agent.virt.layout.memory_encryption import CLASS as ENCRYPTION_CLASS
-from compute_agent.virt.layout.memory_encryption import encryption_key
+from compute_agent.virt.layout.compute_resources import ENCRYPTION_CLASS as ENCRYPTION_CLASS
+from compute_agent.virt.layout.compute_resources import encryption_key
 from compute_agent.virt.reshape import cells, gpus, pci, renames
 from compute_agent.virt.reshape.moves import DevicesOf, Situation, Unit, move_all
 from compute_agent.virt.reshape.pci import Guests

@@ -10,8 +10,7 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, child_uuid
 from compute_agent.virt.driver import Allocations, InstanceDevices
-from compute_agent.virt.layout.adoption import is_cell
-from compute_agent.virt.layout.application import Ratios
+from compute_agent.virt.layout.application import Ratios, is_cell
 from compute_agent.virt.layout.compute_resources import cell_key, pages_key
 from compute_agent.virt.reshape.moves import (
     DevicesOf,

@@ -10,7 +10,7 @@ from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.virt.driver import Allocations, InstanceDevices
-from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
+from compute_agent.virt.layout.application import Identities, descendants, is_owned
 from compute_agent.virt.layout.wanted import HostLayout
 
 DevicesOf = Callable[[str], InstanceDevices | None]

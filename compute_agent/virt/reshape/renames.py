@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from compute_agent.provider_tree.inventory import Inventory, other_spelling
 from compute_agent.virt.driver import Allocations
-from compute_agent.virt.layout.device_entries import class_of_ids
+from compute_agent.virt.layout.device_spec import class_of_ids
 from compute_agent.virt.layout.devices.gpus import MIG_CLASS_PREFIX
 from compute_agent.virt.layout.devices.pci import MANAGED
 from compute_agent.virt.layout.wanted import WantedProvider

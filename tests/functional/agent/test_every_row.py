@@ -19,8 +19,8 @@ from compute_agent import errors
 from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.transport import make_response
 from compute_agent.tracker.decisions import ExitCode
+from compute_agent.virt.fake import Misdeed
 from compute_agent.virt.fake.topology import fake_topology
-from compute_agent.virt.fake.topology_drivers import Misdeed
 from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import SMALL, Node
 from tests.functional.either_placement import ours

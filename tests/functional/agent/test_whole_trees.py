@@ -13,7 +13,7 @@ from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.report.client import ReportClient
 from compute_agent.report.steps import describe
-from compute_agent.virt.fake.topology_drivers import Misdeed
+from compute_agent.virt.fake import Misdeed
 from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours

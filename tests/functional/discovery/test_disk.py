@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.discovery.disk import CephPool, FileSystem, VolumeGroup, measure
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed, ProgramFailed
 from compute_agent.discovery.facts import DiskStore
-from compute_agent.discovery.program import output_of
+from compute_agent.discovery.storage import CephPool, FileSystem, VolumeGroup, measure, output_of
 from tests.fixtures.stand_ins import StandIn
 
 TIB = 1024**4

@@ -7,8 +7,7 @@ from oslo_config import cfg
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.driver import Allocations
-from compute_agent.virt.fake.driver import FakeDriver
-from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
+from compute_agent.virt.fake import FakeDriver, FakeNumaDriver
 
 
 class OneOfTwoFails(FakeDriver):

@@ -32,8 +32,8 @@ MACHINE = {
     "vfs_per_pf": 3,
     "disk_gib": 200,
 }
-DRIVER = "compute_agent.virt.fake.topology_drivers.FakeNumaDriver"
-RESHAPING = "compute_agent.virt.fake.topology_drivers.FakeReshapeDriver"
+DRIVER = "compute_agent.virt.fake.FakeNumaDriver"
+RESHAPING = "compute_agent.virt.fake.FakeReshapeDriver"
 _STARTED_AT_ONCE = 6
 _WORKERS = 2
 

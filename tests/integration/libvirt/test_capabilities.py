@@ -12,14 +12,14 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.conf import new_config
-from compute_agent.discovery.libvirt import capabilities, cpu_features, guest_abilities
+from compute_agent.discovery.libvirt import cpu_features, guest_abilities, source
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
 from compute_agent.discovery.topology import Discovery
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
-from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, cpu_caveats
+from compute_agent.virt.libvirt.settings import check_guest_cpu, cpu_caveats
 from tests.data.machines import make
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 
@@ -63,7 +63,9 @@ def make_driver(tmp_path: Path) -> Iterator[Callable[[str], LibvirtDriver]]:
 
 
 def host_of(connection: LibvirtConnection) -> HostCapabilities:
-    return capabilities.parse(connection.call("getCapabilities", lambda c: c.getCapabilities()))
+    return source.parse_capabilities(
+        connection.call("getCapabilities", lambda c: c.getCapabilities())
+    )
 
 
 def features_at(uri: str, options: GuestCpuOptions) -> frozenset[str] | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from dataclasses import asdict
 
 from compute_agent.discovery.facts import pci_address
-from compute_agent.discovery.nvml.recorded import to_json
 from compute_agent.discovery.nvml.source import NvmlSource
 
 
@@ -34,7 +34,7 @@ def main() -> None:
             continue
         reading = source.read()
         line = {
-            "gpus": to_json(reading.gpus),
+            "gpus": [asdict(gpu) for gpu in reading.gpus],
             "warnings": reading.warnings,
             "lost": reading.lost_gpus,
             "said": said,

@@ -19,7 +19,7 @@ from compute_agent.placement.responses import NoCapacity
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.node import FairLock
-from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
+from compute_agent.virt.fake import FakeNumaDriver
 
 ROOT = "00000000-0000-4000-8000-00000000aaaa"
 OTHER_HOST = str(uuid.UUID(int=77))

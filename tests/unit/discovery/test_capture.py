@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from compute_agent.discovery import capture as capture_module
-from compute_agent.discovery.capture import capture, replay
-from compute_agent.discovery.disk import FileSystem
+from compute_agent.discovery.capture import RecordedGpus, capture, gpus_from_json, replay
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import GpuInstance, MigDevice, MigProfile, NvLink, VgpuType
-from compute_agent.discovery.nvml.facts import NvmlGpu
-from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json
+from compute_agent.discovery.nvml import NvmlGpu
+from compute_agent.discovery.storage import FileSystem
 from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
@@ -64,7 +63,7 @@ def test_facts_of_another_release_are_passed_over() -> None:
     piece = {"uuid": "MIG-1", "profile": "1g.10gb", "gpu_instance": 1, "compute_instance": 0}
     pieces = [{**piece, "slices": 1, "later": 1}]
     recorded = [{"address": "0000:84:00.0", "uuid": "GPU-1", "later": 1, "mig_devices": pieces}]
-    (gpu,) = from_json(recorded, "capture.json")
+    (gpu,) = gpus_from_json(recorded, "capture.json")
     assert (gpu.address, gpu.uuid) == ("0000:84:00.0", "GPU-1")
     assert gpu.mig_devices == (MigDevice("MIG-1", "1g.10gb", 1, 0),)
 

@@ -8,7 +8,7 @@ import pytest
 
 from compute_agent.discovery.nvml import binding
 from compute_agent.discovery.nvml.binding import NvmlUnavailable
-from compute_agent.discovery.nvml.mig import plain_name
+from compute_agent.discovery.nvml.partitions import plain_name
 from compute_agent.discovery.nvml.source import NvmlSource
 
 

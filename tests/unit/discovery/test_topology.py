@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.discovery.disk import FileSystem
+from compute_agent.discovery.capture import RecordedGpus
 from compute_agent.discovery.facts import MemoryEncryption
-from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
-from compute_agent.discovery.nvml.recorded import RecordedGpus
+from compute_agent.discovery.nvml import NvmlGpu, NvmlReading
+from compute_agent.discovery.storage import FileSystem
 from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder

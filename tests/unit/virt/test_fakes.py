@@ -10,8 +10,7 @@ from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt import fake
 from compute_agent.virt.driver import InstanceDevices
-from compute_agent.virt.fake.driver import GuestFailure
-from compute_agent.virt.fake.topology_drivers import Misdeed
+from compute_agent.virt.fake import GuestFailure, Misdeed
 from compute_agent.virt.loading import load_driver
 
 from .conftest import MakeConf

@@ -12,8 +12,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
 from compute_agent.tracker.passes import corrections
-from compute_agent.virt.host import HostDriver, kernel_version
-from compute_agent.virt.local_machine import size_on_disk
+from compute_agent.virt.host import HostDriver, kernel_version, size_on_disk
 from tests.data.machine_builder import MachineBuilder
 from tests.fixtures.stand_ins import StandIn
 

@@ -50,7 +50,7 @@ def test_a_driver_is_found_by_its_entry_point(
     make_conf: MakeConf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point = importlib.metadata.EntryPoint(
-        "acme", "compute_agent.virt.fake.driver:SmallFakeDriver", "compute_agent.drivers"
+        "acme", "compute_agent.virt.fake:SmallFakeDriver", "compute_agent.drivers"
     )
     installed = importlib.metadata.EntryPoints([point])
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **p: installed.select(**p))

@@ -17,8 +17,8 @@ from compute_agent.discovery.topology import HostTopology
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.fake import FakeNumaDriver
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
-from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.devices import nics

@@ -15,8 +15,7 @@ from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.guest_checks import pmem_faults
 from compute_agent.virt.layout import LayoutOptions, lay_out
-from compute_agent.virt.layout.adoption import identify
-from compute_agent.virt.layout.application import Ratios, apply_layout
+from compute_agent.virt.layout.application import Ratios, apply_layout, identify
 from compute_agent.virt.layout.pmem import parse_pmem_namespaces
 
 MACHINE = fake_topology("host1", MachineSize(cells=1))

@@ -8,8 +8,13 @@ import os_traits
 import pytest
 
 from compute_agent.discovery.facts import CpuModel
-from compute_agent.virt.capabilities import CAPABILITY_TRAITS, capability_traits
-from compute_agent.virt.cpu_traits import arch_traits, cpu_traits, usable
+from compute_agent.virt.traits import (
+    CAPABILITY_TRAITS,
+    arch_traits,
+    capability_traits,
+    cpu_traits,
+    usable,
+)
 
 
 def present(model: CpuModel, hyperthreading: bool = False) -> set[str]:
@@ -75,7 +80,7 @@ def test_exactly_the_own_architecture_is_present() -> None:
 def test_a_name_placement_would_refuse_is_dropped_with_a_debug_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="compute_agent.virt.cpu_traits")
+    caplog.set_level(logging.DEBUG, logger="compute_agent.virt.traits")
     assert usable(["HW_NIC_ROOT", "CUSTOM_NIC_ROOT", "HW_NUMA_ROOT"]) == {
         "CUSTOM_NIC_ROOT",
         "HW_NUMA_ROOT",

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from compute_agent.discovery.facts import GpuVf, HostTopology, MigDevice, PciAddress, PhysicalGpu
-from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.application import UNHEALTHY
 from compute_agent.virt.layout.device_spec import custom_name
@@ -30,6 +29,7 @@ from compute_agent.virt.layout.devices.pci import MANAGED
 from compute_agent.virt.layout.devices.vgpus import Offer
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord, slots
+from compute_agent.virt.traits import standard_traits
 
 MDEV_TYPE_PREFIX = "CUSTOM_MDEV_"
 MIG_CLASS_PREFIX = "CUSTOM_MIG_"

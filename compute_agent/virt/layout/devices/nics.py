@@ -19,13 +19,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, NicVf, PciAddress
 from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
-from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import DeviceSpec
-from compute_agent.virt.layout.devices.parents import DeviceParents
+from compute_agent.virt.layout.devices.parents import CARD_KEY, DeviceParents
 from compute_agent.virt.layout.devices.pci import MANAGED, TRUSTED, GuestDevice
 from compute_agent.virt.layout.options import NicOptions
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
+from compute_agent.virt.traits import standard_traits
 
 NIC_ROOT = "HW_NIC_ROOT"
 OUR_NIC_ROOT = "CUSTOM_NIC_ROOT"
@@ -33,8 +33,6 @@ OUR_NIC_ROOT = "CUSTOM_NIC_ROOT"
 INFINIBAND = "CUSTOM_NIC_INFINIBAND"
 PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
 VF_CLASS = "SRIOV_NET_VF"
-CARD_KEY = "nic:"
-"""Beginning of the key of a card: without a MAC it would be that of the card's first port."""
 
 OFFLOADS: Mapping[str, str] = {
     "gro": "GRO",

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX, HW_PCI_LIVE_MIGRATABLE
-from compute_agent.virt.cpu_traits import usable
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.devices.parents import DeviceParents
 from compute_agent.virt.layout.options import PciOptions
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
+from compute_agent.virt.traits import usable
 
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"
 ONE_TIME_USE = "HW_PCI_ONE_TIME_USE"

@@ -6,8 +6,8 @@ import pytest
 
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, Cpu, CpuId, HugePages, NumaCell
-from compute_agent.discovery.libvirt.capabilities import parse, restrict_to_online
 from compute_agent.discovery.libvirt.facts import Emulator
+from compute_agent.discovery.libvirt.source import parse_capabilities, restrict_to_online
 from tests.fixtures.libvirt_documents import (
     AARCH64_CAPABILITIES,
     LXC_CAPABILITIES,
@@ -16,7 +16,7 @@ from tests.fixtures.libvirt_documents import (
 
 
 def test_cells_keep_their_numbers_pages_and_distances() -> None:
-    cells = parse(X86_CAPABILITIES).cells
+    cells = parse_capabilities(X86_CAPABILITIES).cells
     assert [cell.id for cell in cells] == [0, 2, 5]
     assert cells[0] == NumaCell(
         id=CellId(0),
@@ -28,27 +28,27 @@ def test_cells_keep_their_numbers_pages_and_distances() -> None:
 
 
 def test_a_cell_of_memory_alone_has_neither_cpus_nor_huge_pages() -> None:
-    cell = parse(X86_CAPABILITIES).cells[2]
+    cell = parse_capabilities(X86_CAPABILITIES).cells[2]
     assert (cell.cpus, cell.huge_pages, cell.memory_kib) == ((), (), 33554432)
 
 
 def test_the_smallest_pages_of_the_machine_are_not_huge() -> None:
-    assert parse(AARCH64_CAPABILITIES).cells[0].huge_pages == (HugePages(524288, 2),)
+    assert parse_capabilities(AARCH64_CAPABILITIES).cells[0].huge_pages == (HugePages(524288, 2),)
 
 
 def test_memory_is_read_in_the_unit_it_is_written_in() -> None:
-    assert parse(AARCH64_CAPABILITIES).cells[0].memory_kib == 32 * 1024**2
+    assert parse_capabilities(AARCH64_CAPABILITIES).cells[0].memory_kib == 32 * 1024**2
 
 
 def test_threads_of_a_core_are_siblings() -> None:
-    cpus = {cpu.id: cpu.siblings for cpu in parse(X86_CAPABILITIES).cpus}
+    cpus = {cpu.id: cpu.siblings for cpu in parse_capabilities(X86_CAPABILITIES).cpus}
     assert cpus[CpuId(0)] == (0, 4)
     assert cpus[CpuId(11)] == (11,)
 
 
 def test_cpus_that_are_offline_leave_siblings_and_stay_known_to_their_cell() -> None:
     online = tuple(map(CpuId, (0, 1, 4, 10)))
-    capabilities = restrict_to_online(parse(X86_CAPABILITIES), online)
+    capabilities = restrict_to_online(parse_capabilities(X86_CAPABILITIES), online)
     assert [cell.cpus for cell in capabilities.cells] == [(0, 1, 4), (10,), ()]
     assert [cell.offline_cpus for cell in capabilities.cells] == [(5,), (11, 14, 15), ()]
     assert capabilities.cpus[1] == Cpu(CpuId(1), (CpuId(1),))
@@ -56,7 +56,7 @@ def test_cpus_that_are_offline_leave_siblings_and_stay_known_to_their_cell() -> 
 
 
 def test_the_cpu_model_is_read_with_what_it_has_beyond_its_name() -> None:
-    capabilities = parse(X86_CAPABILITIES)
+    capabilities = parse_capabilities(X86_CAPABILITIES)
     assert (capabilities.arch, capabilities.vendor) == ("x86_64", "Intel")
     assert capabilities.model == "Skylake-Server-IBRS"
     assert capabilities.cpu_features == ("md-clear", "vmx")
@@ -65,7 +65,7 @@ def test_the_cpu_model_is_read_with_what_it_has_beyond_its_name() -> None:
 
 
 def test_emulators_have_kinds_of_guests_and_the_machine_types_that_aliases_mean() -> None:
-    assert parse(X86_CAPABILITIES).emulators == (
+    assert parse_capabilities(X86_CAPABILITIES).emulators == (
         Emulator("aarch64", "/usr/bin/qemu-system-aarch64", ("qemu",), ("virt-7.2",)),
         Emulator(
             "x86_64",
@@ -77,7 +77,7 @@ def test_emulators_have_kinds_of_guests_and_the_machine_types_that_aliases_mean(
 
 
 def test_a_host_of_containers_has_neither_topology_nor_model() -> None:
-    capabilities = parse(LXC_CAPABILITIES)
+    capabilities = parse_capabilities(LXC_CAPABILITIES)
     assert (capabilities.cells, capabilities.cpus, capabilities.model) == ((), (), None)
     assert capabilities.emulators == (Emulator("x86_64", "/usr/libexec/libvirt_lxc", ("lxc",), ()),)
 
@@ -93,12 +93,14 @@ def test_a_malformed_document_is_an_error_that_names_the_place(
     old: str, new: str, message: str
 ) -> None:
     with pytest.raises(FactMalformed, match=message):
-        parse(X86_CAPABILITIES.replace(old, new))
+        parse_capabilities(X86_CAPABILITIES.replace(old, new))
 
 
 def test_a_cpu_of_two_cells_stays_in_the_first_with_a_warning() -> None:
     """As of a kernel that was booted with `numa=fake`."""
-    host = parse(X86_CAPABILITIES.replace("<cpu id='11'/>", "<cpu id='0' siblings='0,11'/>"))
+    host = parse_capabilities(
+        X86_CAPABILITIES.replace("<cpu id='11'/>", "<cpu id='0' siblings='0,11'/>")
+    )
     assert [cell.cpus for cell in host.cells] == [(0, 1, 4, 5), (10, 14, 15), ()]
     assert [cpu.siblings for cpu in host.cpus if cpu.id == 0] == [(0, 4)]
     assert ["CPUs 0 of a cell before it" in warning for warning in host.warnings] == [True]
@@ -118,12 +120,12 @@ def test_a_cell_that_cannot_be_read_does_not_take_the_host_away(
     old: str, new: str, word: str
 ) -> None:
     assert old in X86_CAPABILITIES
-    host = parse(X86_CAPABILITIES.replace(old, new))
+    host = parse_capabilities(X86_CAPABILITIES.replace(old, new))
     assert len(host.cells) == 2
     assert any(word in warning for warning in host.warnings)
 
 
 def test_siblings_that_are_no_list_are_unknown() -> None:
-    host = parse(X86_CAPABILITIES.replace("siblings='0,4'", "siblings='0,x'"))
+    host = parse_capabilities(X86_CAPABILITIES.replace("siblings='0,4'", "siblings='0,x'"))
     assert host.cpus[0].siblings == (0,)
     assert any("siblings" in warning for warning in host.warnings)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compute_agent.discovery.errors import CallFailed, FactMalformed
-from compute_agent.discovery.libvirt import capabilities, domain_capabilities
+from compute_agent.discovery.libvirt import guest_abilities, source
 from compute_agent.discovery.libvirt.cpu_features import (
     GuestCpuOptions,
     cpus_of_guests,
@@ -30,10 +30,10 @@ from tests.fixtures.libvirt_documents import (
 
 from .conftest import MakeConnection
 
-X86 = capabilities.parse(X86_CAPABILITIES)
-ARM = capabilities.parse(AARCH64_CAPABILITIES)
-CONTAINERS = capabilities.parse(LXC_CAPABILITIES)
-NATIVE = domain_capabilities.parse(Q35_DOMAIN_CAPABILITIES)
+X86 = source.parse_capabilities(X86_CAPABILITIES)
+ARM = source.parse_capabilities(AARCH64_CAPABILITIES)
+CONTAINERS = source.parse_capabilities(LXC_CAPABILITIES)
+NATIVE = guest_abilities.parse_domain_capabilities(Q35_DOMAIN_CAPABILITIES)
 EMULATED = replace(NATIVE, virt_type="qemu")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compute_agent.discovery.facts import CpuId, CpuModel, HostTopology, MemoryEncryption
-from compute_agent.discovery.libvirt import capabilities, domain_capabilities
+from compute_agent.discovery.libvirt import guest_abilities, source
 from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.libvirt.join import join
 from tests.fixtures.libvirt_documents import SEV_DOMAIN_CAPABILITIES, X86_CAPABILITIES
@@ -28,7 +28,7 @@ READING = HypervisorReading(
     memory_kib=1024**2,
     online_cpus=CPUS,
     present_cpus=CPUS,
-    capabilities=capabilities.parse(X86_CAPABILITIES),
+    capabilities=source.parse_capabilities(X86_CAPABILITIES),
     guest_features=("aes",),
 )
 
@@ -53,7 +53,8 @@ def test_containers_get_the_cpu_of_the_host() -> None:
 
 def test_encryption_is_joined_and_a_difference_is_a_warning() -> None:
     encrypting = replace(
-        READING, domain_capabilities=(domain_capabilities.parse(SEV_DOMAIN_CAPABILITIES),)
+        READING,
+        domain_capabilities=(guest_abilities.parse_domain_capabilities(SEV_DOMAIN_CAPABILITIES),),
     )
     kernel = replace(KERNEL, memory_encryption=MemoryEncryption(amd_sev=True, amd_sev_es=True))
     topology = join(encrypting, kernel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compute_agent.discovery.libvirt import capabilities, domain_capabilities
+from compute_agent.discovery.libvirt import guest_abilities, source
 from compute_agent.discovery.libvirt.facts import HypervisorReading
 from tests.fixtures.libvirt_documents import X86_CAPABILITIES
 
@@ -23,8 +23,10 @@ def hypervisor(
         memory_kib=0,
         online_cpus=(),
         present_cpus=(),
-        capabilities=capabilities.parse(host),
-        domain_capabilities=tuple(domain_capabilities.parse(text) for text in documents),
+        capabilities=source.parse_capabilities(host),
+        domain_capabilities=tuple(
+            guest_abilities.parse_domain_capabilities(text) for text in documents
+        ),
     )
 
 

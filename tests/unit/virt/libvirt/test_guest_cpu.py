@@ -7,7 +7,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
-from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, guest_cpu_options
+from compute_agent.virt.libvirt.settings import check_guest_cpu, guest_cpu_options
 from tests.unit.virt.conftest import MakeConf
 
 from .readings import hypervisor

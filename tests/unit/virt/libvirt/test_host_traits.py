@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.libvirt.host_traits import (
     TraitOptions,
     capabilities,
     check_tpm,
     host_traits,
 )
+from compute_agent.virt.traits import standard_traits
 from tests.fixtures.libvirt_documents import (
     AARCH64_CAPABILITIES,
     I440FX_DOMAIN_CAPABILITIES,

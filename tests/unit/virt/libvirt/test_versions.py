@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compute_agent import errors
-from compute_agent.virt.libvirt.versions import check_versions
+from compute_agent.virt.libvirt.host_traits import check_versions
 
 from .readings import hypervisor
 
