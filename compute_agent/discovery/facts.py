@@ -171,28 +171,29 @@ class NicPort:
     vendor_id: str
     product_id: str
     numa_node: CellId | None
-    name: str | None
-    """The uplink's interface; None when the function is bound to vfio-pci or the like."""
     names: tuple[str, ...]
-    """Every uplink interface: some cards have two ports behind one function."""
+    """Every uplink interface: some cards have two ports behind one function. None when it is bound
+    to vfio-pci or the like."""
     mac: str | None
     mac_permanent: bool
     """Burnt into the card (`addr_assign_type` 0), not made up or set by an administrator."""
     speed_mbps: int | None
     """None = the link is down, or its speed is not reported."""
-    switchdev: bool
-    """The port switches between representors of its VFs (eswitch mode switchdev)."""
-    rdma: bool
     is_pf: bool
     vfs: tuple[NicVf, ...]
     """The VFs that exist and could be read, by VF number."""
     serial: str | None = None
     """Serial number in the vital product data, which only root may read."""
     features: tuple[str, ...] = ()
-    """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs shows only rdma and switchdev."""
+    """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs shows only rdma and switchdev (it
+    switches between representors of its VFs)."""
     is_infiniband: bool = False
     in_use_by_host: bool = False
     """As of a VF: the host itself talks through an interface of the port."""
+
+    @property
+    def name(self) -> str | None:
+        return self.names[0] if self.names else None
 
 
 @dataclass(frozen=True, slots=True)

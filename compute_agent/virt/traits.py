@@ -26,58 +26,34 @@ AARCH64: Final = "aarch64"
 _WITH_FEATURES: Final = (*X86, AARCH64)
 """Architectures whose every CPU has features with names."""
 
+# fmt: off
+_SAME_NAMES: Final = (
+    "3dnow", "abm", "amx_bf16", "amx_int8", "amx_tile", "avx", "avx2", "avx512_bitalg",
+    "avx512_vbmi2", "avx512_vnni", "avx512_vpopcntdq", "avx512bw", "avx512cd", "avx512dq",
+    "avx512er", "avx512f", "avx512ifma", "avx512pf", "avx512vbmi", "avx512vl", "bmi2", "f16c",
+    "fma4", "mmx", "mpx", "pdpe1gb", "sgx", "sse", "sse2", "sse4_1", "sse4_2", "sse4a", "ssse3",
+    "stibp", "tbm", "xop",
+)
+# fmt: on
+"""Flags whose traits have their names, in upper case and without `_`."""
+
 X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "3dnow": ("3DNOW",),
-    "abm": ("ABM",),
+    **{flag: (flag.replace("_", "").upper(),) for flag in _SAME_NAMES},
     "aes": ("AESNI",),
-    "amx_bf16": ("AMXBF16",),
-    "amx_int8": ("AMXINT8",),
-    "amx_tile": ("AMXTILE",),
-    "avx": ("AVX",),
-    "avx2": ("AVX2",),
-    "avx512_bitalg": ("AVX512BITALG",),
-    "avx512_vbmi2": ("AVX512VBMI2",),
-    "avx512_vnni": ("AVX512VNNI",),
-    "avx512_vpopcntdq": ("AVX512VPOPCNTDQ",),
-    "avx512bw": ("AVX512BW",),
-    "avx512cd": ("AVX512CD",),
-    "avx512dq": ("AVX512DQ",),
-    "avx512er": ("AVX512ER",),
-    "avx512f": ("AVX512F",),
-    "avx512ifma": ("AVX512IFMA",),
-    "avx512pf": ("AVX512PF",),
-    "avx512vbmi": ("AVX512VBMI",),
-    "avx512vl": ("AVX512VL",),
     "bmi1": ("BMI",),
-    "bmi2": ("BMI2",),
-    "f16c": ("F16C",),
     "fma": ("FMA3",),
-    "fma4": ("FMA4",),
     "gfni": ("AVX512GFNI",),
     "ibpb": ("AMD_IBPB",),
     "md_clear": ("INTEL_MD_CLEAR",),
-    "mmx": ("MMX",),
-    "mpx": ("MPX",),
     "pcid": ("INTEL_PCID",),
     "pclmulqdq": ("CLMUL",),
-    "pdpe1gb": ("PDPE1GB",),
     "pni": ("SSE3",),
-    "sgx": ("SGX",),
     "sha_ni": ("SHA",),
-    "sse": ("SSE",),
-    "sse2": ("SSE2",),
-    "sse4_1": ("SSE41",),
-    "sse4_2": ("SSE42",),
-    "sse4a": ("SSE4A",),
-    "ssse3": ("SSSE3",),
-    "stibp": ("STIBP",),
     "svm": ("SVM", "AMD_SVM"),
-    "tbm": ("TBM",),
     "vaes": ("AVX512VAES",),
     "virt_ssbd": ("AMD_VIRT_SSBD",),
     "vmx": ("VMX", "INTEL_VMX"),
     "vpclmulqdq": ("AVX512VPCLMULQDQ",),
-    "xop": ("XOP",),
 }
 """Flags that mean the same on CPUs of every vendor."""
 
@@ -122,17 +98,7 @@ AARCH64_FEATURES: Final = frozenset((
 # fmt: on
 
 IMAGE_TYPES: Final = (
-    "aki",
-    "ami",
-    "ari",
-    "iso",
-    "qcow2",
-    "raw",
-    "vdi",
-    "vhd",
-    "vhdx",
-    "vmdk",
-    "ploop",
+    *("aki", "ami", "ari", "iso", "qcow2", "raw", "vdi", "vhd", "vhdx", "vmdk", "ploop"),
 )
 _IMAGE_PREFIX: Final = "supports_image_type_"
 REMOTE_MANAGED_PORTS: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
@@ -167,9 +133,14 @@ def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
     if model.arch in _WITH_FEATURES and not has_guest_features and not features:
         return {HW_CPU_HYPERTHREADING: hyperthreading}
     if model.arch in X86:
-        present.update(_x86_traits(features, X86_FEATURES if has_guest_features else X86_FLAGS))
+        names = X86_FEATURES if has_guest_features else X86_FLAGS
+        x86 = {name for feature in features & names.keys() for name in names[feature]}
+        if {"hle", "rtm"} <= features:
+            x86.add("TSX")
         if not has_guest_features:
-            present.update(_vendor_traits(features, model.vendor))
+            by_vendor = X86_VENDOR_FLAGS.get(model.vendor or "", {})
+            x86.update(by_vendor[flag] for flag in features & by_vendor.keys())
+        present.update(_X86_PREFIX + name for name in x86)
     elif model.arch == AARCH64:
         present.update(_aarch64_trait(name) for name in AARCH64_FEATURES & features)
     return {trait: trait in present for trait in sorted(known_cpu_traits())}
@@ -181,18 +152,6 @@ def arch_traits(arch: str) -> dict[str, bool]:
     if arch_trait not in standard_traits():
         LOG.debug("There is no standard trait for architecture %s", arch)
     return {t: t == arch_trait for t in sorted(standard_traits()) if t.startswith("HW_ARCH_")}
-
-
-def _x86_traits(features: frozenset[str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    traits = {_X86_PREFIX + name for feature in features & names.keys() for name in names[feature]}
-    if {"hle", "rtm"} <= features:
-        traits.add(f"{_X86_PREFIX}TSX")
-    return traits
-
-
-def _vendor_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
-    by_vendor = X86_VENDOR_FLAGS.get(vendor or "", {})
-    return {_X86_PREFIX + by_vendor[flag] for flag in flags & by_vendor.keys()}
 
 
 @cache
@@ -236,7 +195,7 @@ CAPABILITY_TRAITS: Final[Mapping[str, str]] = {
 
 
 @cache
-def _known_traits() -> frozenset[str]:
+def _known_capability_traits() -> frozenset[str]:
     return usable(CAPABILITY_TRAITS.values())
 
 
@@ -250,7 +209,7 @@ def capability_traits(
 
     :param excluded_image_types: that are not announced, whatever the driver can do.
     """
-    known_traits = _known_traits()
+    known_traits = _known_capability_traits()
     traits = {}
     for capability, trait in CAPABILITY_TRAITS.items():
         is_excluded = capability.removeprefix(_IMAGE_PREFIX) in excluded_image_types

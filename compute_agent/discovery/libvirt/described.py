@@ -109,13 +109,10 @@ def _ports(
             vendor_id=device.vendor_id,
             product_id=device.product_id,
             numa_node=device.numa_node,
-            name=own[0].interface if own else None,
             names=tuple(net.interface for net in own),
             mac=own[0].mac if own and kind == ETHERNET else None,
             mac_permanent=False,  # libvirt does not report where an address comes from
             speed_mbps=own[0].speed_mbps if own else None,
-            switchdev="switchdev" in features,
-            rdma="rdma" in features,
             is_pf=device.is_pf,
             vfs=tuple(
                 _nic_vf(index, by_address[vf], interfaces.get(functions[vf].name, []))

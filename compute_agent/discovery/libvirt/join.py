@@ -220,12 +220,9 @@ def _port(libvirt: NicPort, sysfs: NicPort) -> NicPort:
     return replace(
         sysfs,
         numa_node=_either(libvirt.numa_node, sysfs.numa_node),
-        name=_either(sysfs.name, libvirt.name),
         names=sysfs.names or libvirt.names,
         mac=_either(sysfs.mac, libvirt.mac),
         speed_mbps=_either(sysfs.speed_mbps, libvirt.speed_mbps),
-        switchdev=sysfs.switchdev or libvirt.switchdev,
-        rdma=sysfs.rdma or libvirt.rdma,
         is_pf=sysfs.is_pf or libvirt.is_pf,
         vfs=_vfs(sysfs.vfs, libvirt.vfs),
         serial=_either(libvirt.serial, sysfs.serial),

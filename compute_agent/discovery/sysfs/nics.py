@@ -178,13 +178,10 @@ def _port(
         vendor_id=device.vendor_id,
         product_id=device.product_id,
         numa_node=device.numa_node,
-        name=names[0] if names else None,
         names=names,
         mac=mac,
         mac_permanent=permanent,
         speed_mbps=None if first is None else _speed_mbps(machine, first),
-        switchdev=switchdev,
-        rdma=rdma,
         is_pf=device.is_pf,
         vfs=tuple(
             _vf(machine, index, functions[address], use)

@@ -134,13 +134,10 @@ def _port(bus: int, function: int, nic: int, node: CellId, size: MachineSize) ->
         address,
         *_NIC_IDS,
         numa_node=node,
-        name=f"enp{bus}s0f{function}",
         names=(f"enp{bus}s0f{function}",),
         mac=f"02:00:00:00:{nic:02x}:{function:02x}",
         mac_permanent=True,
         speed_mbps=25000,
-        switchdev=False,
-        rdma=False,
         is_pf=True,
         vfs=vfs,
     )

@@ -27,9 +27,7 @@ on the root. Nothing is inherited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
-from typing import NamedTuple
 
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.virt.cpu_sets import guest_cpus
@@ -48,7 +46,7 @@ from compute_agent.virt.layout.devices.pci import claimed_devices, lay_out_pci, 
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.layout.pmem import lay_out_pmem
 from compute_agent.virt.layout.unmet_options import unmet_options
-from compute_agent.virt.layout.wanted import HostLayout, UnmetOption, WantedProvider
+from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
 
 __all__ = ["HostLayout", "LayoutOptions", "WantedProvider", "lay_out"]
 
@@ -86,50 +84,8 @@ def lay_out(
     if options.is_nested:
         providers.extend(cell_providers(root_name, topology, cells, options))
         warnings.extend(cells.warnings)
-    devices = _lay_out_devices(root_name, topology, options, parents, existing_names)
-    warnings.extend(devices.warnings)
-    providers = list(merge_pci([*providers, *devices.providers], devices.pci_providers))
-    if options.pci.report_root_ports:
-        providers = list(below_root_ports(root_name, topology, providers))
-    providers.extend(lay_out_memory_encryption(root_name, topology, options))
-
-    clamps = [clamp(provider) for provider in providers]
-    errors += [
-        *chain.from_iterable(faults for _, faults, _ in clamps),
-        *devices.errors,
-        *pmem.errors,
-    ]
-    return HostLayout(
-        tuple(provider for provider, _, _ in clamps),
-        options.is_nested,
-        parents.provider_of,
-        (*warnings, *chain.from_iterable(clamp_warnings for _, _, clamp_warnings in clamps)),
-        tuple(errors),
-        devices.unmet,
-        (*errors, *map(str, devices.unmet), *devices.warnings),
-    )
-
-
-class _Devices(NamedTuple):
-    providers: tuple[WantedProvider, ...]
-    pci_providers: tuple[WantedProvider, ...]
-    """What guests get whole, of which some are among `providers`."""
-    warnings: tuple[str, ...]
-    errors: tuple[str, ...]
-    unmet: tuple[UnmetOption, ...]
-
-
-def _lay_out_devices(
-    root_name: str,
-    topology: HostTopology,
-    options: LayoutOptions,
-    parents: DeviceParents,
-    existing_names: frozenset[str],
-) -> _Devices:
     specs = matches(topology, options.pci)
     claims = claimed_devices(topology, options.pci, specs)
-    networks = {a: spec for a, spec in specs.items() if spec.physical_network is not None}
-    overrides = {**options.nic.numa_node_override, **options.gpu.numa_node_override}
     gpus = lay_out_gpus(
         root_name,
         topology,
@@ -139,24 +95,50 @@ def _lay_out_devices(
         existing_names=existing_names,
         is_nested=options.is_nested,
     )
-    nics: Iterable[WantedProvider] = ()
-    uncounted: tuple[str, ...] = ()
+    providers.extend(gpus.providers)
+    left_out = list(gpus.warnings)
     if reports_nics(options.nic, is_nested=options.is_nested):
-        nics = lay_out_nics(
-            root_name,
-            topology,
-            options.nic,
-            parents,
-            is_nested=options.is_nested,
-            claims=claims,
-            network_functions=networks,
+        providers.extend(
+            lay_out_nics(
+                root_name,
+                topology,
+                options.nic,
+                parents,
+                is_nested=options.is_nested,
+                claims=claims,
+                network_functions={
+                    address: spec
+                    for address, spec in specs.items()
+                    if spec.physical_network is not None
+                },
+            )
         )
-        uncounted = tuple(uncounted_functions(topology, options.nic, specs))
+        left_out.extend(uncounted_functions(topology, options.nic, specs))
+    overrides = {**options.nic.numa_node_override, **options.gpu.numa_node_override}
     pci = lay_out_pci(root_name, topology, claims, parents, overrides)
-    return _Devices(
-        (*gpus.providers, *nics),
-        pci.providers,
-        (*gpus.warnings, *uncounted),
-        (*gpus.errors, *pci.errors),
-        tuple(unmet_options(topology, options, specs)),
+    providers = list(merge_pci(providers, pci.providers))
+    if options.pci.report_root_ports:
+        providers = list(below_root_ports(root_name, topology, providers))
+    providers.extend(lay_out_memory_encryption(root_name, topology, options))
+
+    clamps = [clamp(provider) for provider in providers]
+    errors += [
+        *chain.from_iterable(faults for _, faults, _ in clamps),
+        *gpus.errors,
+        *pci.errors,
+        *pmem.errors,
+    ]
+    unmet = tuple(unmet_options(topology, options, specs))
+    return HostLayout(
+        tuple(provider for provider, _, _ in clamps),
+        options.is_nested,
+        parents.provider_of,
+        (
+            *warnings,
+            *left_out,
+            *chain.from_iterable(clamp_warnings for _, _, clamp_warnings in clamps),
+        ),
+        tuple(errors),
+        unmet,
+        (*errors, *map(str, unmet), *left_out),
     )

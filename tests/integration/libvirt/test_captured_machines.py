@@ -125,14 +125,12 @@ def test_pci_functions_are_the_same(machine: Machine) -> None:
 def test_ports_are_the_same_but_for_what_only_sysfs_shows(machine: Machine) -> None:
     def of_libvirt(port: NicPort) -> NicPort:
         # offloads are those of an interface of this name where the test runs
-        return replace(port, features=(), rdma=False, switchdev=False)
+        return replace(port, features=())
 
     def of_sysfs(port: NicPort) -> NicPort:
         return replace(
             port,
             features=(),
-            rdma=False,
-            switchdev=False,
             mac_permanent=False,
             in_use_by_host=False,
             vfs=tuple(map(unused, port.vfs)),

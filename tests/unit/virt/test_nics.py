@@ -129,7 +129,7 @@ class TestNics:
 
     def test_offloads_nobody_told_are_neither_present_nor_absent(self) -> None:
         facts = nic_host()
-        rdma = replace(facts.nics[0], rdma=True)
+        rdma = replace(facts.nics[0], features=("rdma",))
         told = replace(facts.nics[1], features=("rx", "tx"))
         layout = lay_out("host1", replace(facts, nics=(rdma, told)), self.NESTED)
         first, second = named(layout, PF0), named(layout, "_0000:80:00.1")

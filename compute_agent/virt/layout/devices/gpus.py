@@ -15,7 +15,7 @@ the room of all profiles, so no class could be promised it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -85,95 +85,138 @@ def lay_out_gpus(
     keys = gpu_keys(topology.gpus)
     groups = link_traits(topology.gpus) if options.nvlink_traits else {}
     for gpu in topology.gpus:
-        layout = _lay_out_gpu(
+        if gpu.critical_xid is not None:
+            warnings.append(
+                f"GPU {gpu.address} reported Xid {gpu.critical_xid} and is taken out: all that is "
+                "left of it is reserved until the machine is booted or an operator clears the "
+                "fault (RPC clear_fault)"
+            )
+        offer = vgpus.offer_of(gpu, options.mdev_types, warnings)
+        taken_addresses = claimed_addresses.intersection(
+            (gpu.address, *(vf.address for vf in gpu.vfs))
+        )
+        if taken_addresses:
+            errors.extend(_doubly_used(gpu, taken_addresses, offer))
+            offer = {}
+        per_vf = bool(gpu.vfs) and _per_vf(root_name, gpu, options, existing_names)
+        fitting_offer = vgpus.fitting(gpu, offer, is_limited=not per_vf)
+        warnings.extend(vgpus.left_out(gpu, offer, fitting_offer))
+        laid_out_gpu = _LaidOutGpu(
             root_name,
             keys[gpu.address],
             gpu,
             options,
-            parents,
-            _Traits.of(gpu, groups.get(gpu.address), options),
-            claimed_addresses=claimed_addresses,
-            existing_names=existing_names,
-            is_nested=is_nested,
+            parents.of(gpu.address, gpu.numa_node, options.numa_node_override),
+            *_traits(gpu, groups.get(gpu.address), options),
         )
-        providers.extend(layout.providers)
-        warnings.extend(layout.warnings)
-        errors.extend(layout.errors)
+        if offer and per_vf:
+            providers.extend(laid_out_gpu.vf_providers(fitting_offer))
+            offer, fitting_offer = {}, {}
+        provider = laid_out_gpu.provider(offer, fitting_offer, errors)
+        if taken_addresses:
+            name = names.pci_name(root_name, gpu.address)
+            provider = replace(provider, name=name, inventory={})
+        if is_nested or taken_addresses or offer or provider.inventory:
+            providers.append(provider)
     return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
 
 
-def _lay_out_gpu(
-    root_name: str,
-    key: str,
-    gpu: PhysicalGpu,
-    options: GpuOptions,
-    parents: DeviceParents,
-    traits: _Traits,
-    *,
-    claimed_addresses: frozenset[PciAddress],
-    existing_names: frozenset[str],
-    is_nested: bool,
-) -> GpuLayout:
-    providers: list[WantedProvider] = []
-    warnings: list[str] = []
-    errors: list[str] = []
-    if gpu.critical_xid is not None:
-        warnings.append(
-            f"GPU {gpu.address} reported Xid {gpu.critical_xid} and is taken out: all that is "
-            "left of it is reserved until the machine is booted or an operator clears the fault "
-            "(RPC clear_fault)"
-        )
-    offer = vgpus.offer_of(gpu, options.mdev_types, warnings)
-    parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
-    if taken_addresses := claimed_addresses.intersection(
-        (gpu.address, *(vf.address for vf in gpu.vfs))
-    ):
-        errors.extend(_doubly_used(gpu, taken_addresses, offer))
-        offer = {}
-    per_vf = gpu.vfs and _per_vf(root_name, gpu, options, existing_names)
-    fitting_offer = vgpus.fitting(gpu, offer, is_limited=not per_vf)
-    warnings.extend(vgpus.left_out(gpu, offer, fitting_offer))
-    if offer and per_vf:
-        providers.extend(_vf_providers(root_name, key, gpu, fitting_offer, traits, options, parent))
-        offer, fitting_offer = {}, {}
-    provider = _gpu_provider(
-        root_name, key, gpu, offer, fitting_offer, traits, options, parent, errors
-    )
-    if taken_addresses:
-        name = names.pci_name(root_name, gpu.address)
-        provider = replace(provider, name=name, inventory={})
-    if is_nested or taken_addresses or offer or provider.inventory:
-        providers.append(provider)
-    return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
+class _LaidOutGpu(NamedTuple):
+    """A GPU on its way to providers.
 
+    :ivar traits: of the silicon.
+    :ivar absent_prefixes: of traits that no other silicon may leave behind.
+    """
 
-class _Traits(NamedTuple):
-    """Traits of the silicon, and the prefixes of those that no other silicon may leave behind."""
-
-    present: frozenset[str]
+    root_name: str
+    key: str
+    gpu: PhysicalGpu
+    options: GpuOptions
+    parent: str
+    traits: frozenset[str]
     absent_prefixes: tuple[str, ...]
 
-    @classmethod
-    def of(cls, gpu: PhysicalGpu, group: str | None, options: GpuOptions) -> _Traits:
-        traits = set()
-        prefixes = [CUDA_PREFIX, f"CUSTOM_{CUDA_PREFIX}"]
-        if gpu.compute_capability is not None:
-            major, minor = gpu.compute_capability
-            trait = f"{CUDA_PREFIX}V{major}_{minor}"
-            traits.add(trait if trait in standard_traits() else f"CUSTOM_{trait}")
-        if gpu.model:
-            traits.add(custom_name(f"GPU {gpu.model}"))
-            prefixes.append(custom_name(f"GPU {gpu.model.split()[0]}") + "_")
-        if gpu.mig_enabled:
-            traits.add(MIG_TRAIT)
-        if gpu.critical_xid is not None:
-            traits.add(UNHEALTHY)
-        if group is not None:
-            traits.add(group)
-        if gpu.nvlinks is not None or not options.nvlink_traits:
-            prefixes.append(NVLINK_PREFIX)
-        prefixes.append(XGMI_PREFIX)
-        return cls(frozenset(traits), tuple(prefixes))
+    def vf_providers(self, fitting_offer: Offer) -> Iterator[WantedProvider]:
+        for vf in self.gpu.vfs:
+            if vf.address in fitting_offer:
+                chosen_type, count = fitting_offer[vf.address]
+                units = {chosen_type.resource_class: slots(vf.address, count)}
+                own_offer = {vf.address: (chosen_type, count)}
+                inventory = _vgpu_inventory(self.gpu, own_offer, self.options)
+                key = vf_key(self.key, self.gpu, vf)
+                yield self._provider(key, vf.address, own_offer, inventory, units)
+
+    def provider(self, offer: Offer, fitting_offer: Offer, errors: list[str]) -> WantedProvider:
+        gpu = self.gpu
+        inventory = _vgpu_inventory(gpu, fitting_offer, self.options)
+        units: dict[str, tuple[str, ...]] = {}
+        for address, (chosen_type, count) in offer.items():
+            # any of the functions may be the one that makes it
+            places = slots(address, count if gpu.vfs else fitting_offer[address][1])
+            resource_class = chosen_type.resource_class
+            units[resource_class] = (*units.get(resource_class, ()), *places)
+        mig: dict[str, tuple[str, ...]] = {}
+        if self.options.mig_classes:
+            for device in sorted(gpu.mig_devices, key=_place):
+                resource_class = custom_name(f"MIG {device.profile}")
+                mig[resource_class] = (*mig.get(resource_class, ()), device.uuid)
+        if mig and inventory:
+            errors.append(
+                f"GPU {gpu.address} is cut into MIG devices that [gpu]mig_classes reports and "
+                "makes vGPUs of an enabled type: both would count the same silicon, switch one of "
+                "them off"
+            )
+            mig = {}
+        inventory |= {rc: WantedRecord(len(uuids)) for rc, uuids in sorted(mig.items())}
+        return self._provider(self.key, gpu.address, fitting_offer, inventory, units | mig)
+
+    def _provider(
+        self,
+        key: str,
+        address: PciAddress,
+        offer: Offer,
+        inventory: Mapping[str, WantedRecord],
+        units: Mapping[str, tuple[str, ...]],
+    ) -> WantedProvider:
+        traits = self.traits
+        if self.options.type_traits:
+            traits |= {custom_name(f"MDEV {t.type_id}") for t, count in offer.values() if count}
+        return WantedProvider(
+            key,
+            names.gpu_name(self.root_name, address),
+            parent=self.parent,
+            inventory=inventory,
+            traits=traits,
+            absent_traits=frozenset({MIG_TRAIT, MANAGED}) - self.traits,
+            absent_prefixes=(*self.absent_prefixes, MDEV_TYPE_PREFIX),
+            address=address,
+            units=units,
+        )
+
+
+def _traits(
+    gpu: PhysicalGpu, group: str | None, options: GpuOptions
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the traits of the silicon, and the prefixes of those that it may not have besides."""
+    traits = set()
+    prefixes = [CUDA_PREFIX, f"CUSTOM_{CUDA_PREFIX}"]
+    if gpu.compute_capability is not None:
+        major, minor = gpu.compute_capability
+        trait = f"{CUDA_PREFIX}V{major}_{minor}"
+        traits.add(trait if trait in standard_traits() else f"CUSTOM_{trait}")
+    if gpu.model:
+        traits.add(custom_name(f"GPU {gpu.model}"))
+        prefixes.append(custom_name(f"GPU {gpu.model.split()[0]}") + "_")
+    if gpu.mig_enabled:
+        traits.add(MIG_TRAIT)
+    if gpu.critical_xid is not None:
+        traits.add(UNHEALTHY)
+    if group is not None:
+        traits.add(group)
+    if gpu.nvlinks is not None or not options.nvlink_traits:
+        prefixes.append(NVLINK_PREFIX)
+    prefixes.append(XGMI_PREFIX)
+    return frozenset(traits), tuple(prefixes)
 
 
 def gpu_facts(topology: HostTopology) -> list[dict[str, Any]]:
@@ -256,70 +299,6 @@ def _per_vf(
     )
 
 
-def _vf_providers(
-    root_name: str,
-    key: str,
-    gpu: PhysicalGpu,
-    fitting_offer: Offer,
-    traits: _Traits,
-    options: GpuOptions,
-    parent: str,
-) -> Iterator[WantedProvider]:
-    for vf in gpu.vfs:
-        if vf.address not in fitting_offer:
-            continue
-        chosen_type, count = fitting_offer[vf.address]
-        yield WantedProvider(
-            vf_key(key, gpu, vf),
-            names.gpu_name(root_name, vf.address),
-            parent=parent,
-            inventory=_vgpu_inventory(gpu, {vf.address: (chosen_type, count)}, options),
-            traits=traits.present | _type_traits([chosen_type] if count else [], options),
-            absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits.present,
-            absent_prefixes=(*traits.absent_prefixes, MDEV_TYPE_PREFIX),
-            address=vf.address,
-            units={chosen_type.resource_class: slots(vf.address, count)},
-        )
-
-
-def _gpu_provider(
-    root_name: str,
-    key: str,
-    gpu: PhysicalGpu,
-    offer: Offer,
-    fitting_offer: Offer,
-    traits: _Traits,
-    options: GpuOptions,
-    parent: str,
-    errors: list[str],
-) -> WantedProvider:
-    inventory = _vgpu_inventory(gpu, fitting_offer, options)
-    units: dict[str, tuple[str, ...]] = {}
-    for address, (chosen_type, count) in offer.items():
-        # any of the functions may be the one that makes it
-        places = slots(address, count if gpu.vfs else fitting_offer[address][1])
-        units[chosen_type.resource_class] = (*units.get(chosen_type.resource_class, ()), *places)
-    mig = _mig_devices(gpu) if options.mig_classes else {}
-    if mig and inventory:
-        errors.append(
-            f"GPU {gpu.address} is cut into MIG devices that [gpu]mig_classes reports and makes "
-            "vGPUs of an enabled type: both would count the same silicon, switch one of them off"
-        )
-        mig = {}
-    return WantedProvider(
-        key,
-        names.gpu_name(root_name, gpu.address),
-        parent=parent,
-        inventory=inventory | {rc: WantedRecord(len(uuids)) for rc, uuids in mig.items()},
-        traits=traits.present
-        | _type_traits([t for t, count in fitting_offer.values() if count], options),
-        absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits.present,
-        absent_prefixes=(*traits.absent_prefixes, MDEV_TYPE_PREFIX),
-        address=gpu.address,
-        units=units | mig,
-    )
-
-
 def _vgpu_inventory(
     gpu: PhysicalGpu, fitting_offer: Offer, options: GpuOptions
 ) -> dict[str, WantedRecord]:
@@ -338,21 +317,6 @@ def _vgpu_inventory(
         limits = (options.max_vgpus_per_guest, vgpus.most_per_guest(gpu, tuple(amounts)), total)
         records[resource_class] = WantedRecord(total, max_unit=min(n for n in limits if n))
     return records
-
-
-def _type_traits(types: Sequence[MdevTypeOptions], options: GpuOptions) -> frozenset[str]:
-    if not options.type_traits:
-        return frozenset()
-    return frozenset(custom_name(f"MDEV {t.type_id}") for t in types)
-
-
-def _mig_devices(gpu: PhysicalGpu) -> dict[str, tuple[str, ...]]:
-    """Return the uuids of the MIG devices by class, in the order in which they lie on the GPU."""
-    devices: dict[str, tuple[str, ...]] = {}
-    for device in sorted(gpu.mig_devices, key=_place):
-        resource_class = custom_name(f"MIG {device.profile}")
-        devices[resource_class] = (*devices.get(resource_class, ()), device.uuid)
-    return dict(sorted(devices.items()))
 
 
 def _place(device: MigDevice) -> tuple[int, int, int, str]:

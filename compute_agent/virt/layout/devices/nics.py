@@ -208,10 +208,7 @@ def _bandwidth(port: NicPort, share: float) -> dict[str, WantedRecord]:
 
 
 def _offloads(port: NicPort) -> dict[str, bool]:
-    features = set(port.features)
-    features.update(
-        name for name, has in (("rdma", port.rdma), ("switchdev", port.switchdev)) if has
-    )
+    features = frozenset(port.features)
     told_features = OFFLOADS.keys() if features - _ALWAYS_TOLD else _ALWAYS_TOLD
     return {f"HW_NIC_OFFLOAD_{OFFLOADS[name]}": name in features for name in sorted(told_features)}
 
