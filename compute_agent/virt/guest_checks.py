@@ -31,28 +31,23 @@ def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iter
             )
 
 
-def pmem_faults(
-    guests: Mapping[str, InstanceDevices], labels: tuple[PmemLabel, ...]
+def device_faults(
+    guests: Mapping[str, InstanceDevices],
+    types: tuple[MdevTypeOptions, ...],
+    labels: tuple[PmemLabel, ...],
 ) -> Iterator[str]:
-    """Name guests that hold persistent memory that no label offers."""
-    offered_namespaces = {namespace for label in labels for namespace in label.namespaces}
-    for uuid, devices in sorted(guests.items()):
-        for name in sorted(set(devices.pmem) - offered_namespaces):
-            yield (
-                f"guest {uuid} holds persistent memory {name}, which [libvirt]pmem_namespaces does "
-                "not have"
-            )
-
-
-def mdev_type_faults(
-    guests: Mapping[str, InstanceDevices], types: tuple[MdevTypeOptions, ...]
-) -> Iterator[str]:
-    """Name guests that hold mediated devices of a type that is not enabled."""
+    """Name guests that hold mediated devices or persistent memory that no option offers."""
     enabled_types = {mdev_type.type_id for mdev_type in types}
+    offered_namespaces = {namespace for label in labels for namespace in label.namespaces}
     for uuid, devices in sorted(guests.items()):
         held_types = {mdev.type_id for mdev in devices.mdevs if mdev.type_id is not None}
         for type_id in sorted(held_types - enabled_types):
             yield (
                 f"guest {uuid} holds a mediated device of type {type_id}, which "
                 "[devices]enabled_mdev_types does not have"
+            )
+        for name in sorted(set(devices.pmem) - offered_namespaces):
+            yield (
+                f"guest {uuid} holds persistent memory {name}, which [libvirt]pmem_namespaces does "
+                "not have"
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oslo_config import cfg
@@ -18,9 +17,9 @@ from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
-from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults, pmem_faults
-from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
-from compute_agent.virt.layout.application import Identities, Ratios, apply_layout, identify
+from compute_agent.virt.guest_checks import cpu_set_faults, device_faults
+from compute_agent.virt.layout import LayoutOptions, lay_out
+from compute_agent.virt.layout.application import Ratios, apply_layout, identify
 from compute_agent.virt.layout.devices.pci import has_remote_managed
 from compute_agent.virt.layout.unmet_options import unreported
 from compute_agent.virt.readings import NodeReading, ReadingsOfPass
@@ -32,14 +31,6 @@ from compute_agent.virt.traits import REMOTE_MANAGED_PORTS
 LOG = log.getLogger(__name__)
 
 _Read = TypeVar("_Read")
-
-
-@dataclass(frozen=True, slots=True)
-class _LaidOutNode:
-    topology: HostTopology
-    layout: HostLayout
-    identities: Identities
-    ratios: Ratios
 
 
 class TopologyDriver(ComputeDriver):
@@ -55,7 +46,7 @@ class TopologyDriver(ComputeDriver):
         self._pass = ReadingsOfPass()
         self._conditions = LastingConditions()
         self._gpu_of: dict[str, PciAddress] = {}
-        """Provider -> its GPU, as they were laid out last."""
+        """Provider -> the GPU that it is, or is a function of, as they were laid out last."""
         self._before_reshape: dict[str, ProviderTree] = {}
         """Node -> its tree as placement had it when a reshape was asked for."""
         self._has_remote_managed = False
@@ -170,15 +161,15 @@ class TopologyDriver(ComputeDriver):
         stored_tree = self._as_stored(provider_tree, nodename, reshapes=allocations is not None)
         reading = self._reading(nodename)
         self._pass.was_asked = False
-        proposal = self._propose(stored_tree, provider_tree, nodename, reading)
-        situation = Situation.of(
-            stored_tree, proposal.layout, proposal.identities, proposal.topology
-        )
+        situation = self._lay_out(stored_tree, provider_tree, nodename, reading)
         if not self.options.pci.report:
             self._refuse_to_drop_held_devices(situation)
-        ratios = proposal.ratios
+        inherited_ratios = {
+            rc: float(record["allocation_ratio"]) for rc, record in situation.root.inventory.items()
+        }
+        ratios = Ratios(reading.options.ratios, inherited_ratios)
         if allocations is None:
-            reasons = list(reshape.reasons(situation, self._has_pinned_guests, self._guests))
+            reasons = list(reshape.reasons(situation, self._guests))
             if reasons:
                 if not provider_tree.stale_uuids():
                     self._before_reshape[nodename] = provider_tree.snapshot()
@@ -194,7 +185,7 @@ class TopologyDriver(ComputeDriver):
                 return sums.get(provider_uuid, {})
 
         kept_records = apply_layout(
-            provider_tree, proposal.layout, proposal.identities, ratios, held_units
+            provider_tree, situation.layout, situation.identities, ratios, held_units
         )
         self._log_once(
             nodename,
@@ -241,8 +232,7 @@ class TopologyDriver(ComputeDriver):
             cpu_faults = []
         faults = [
             *cpu_faults,
-            *mdev_type_faults(guests, self.options.gpu.mdev_types),
-            *pmem_faults(guests, self.options.pmem),
+            *device_faults(guests, self.options.gpu.mdev_types, self.options.pmem),
         ]
         if faults:
             raise errors.InvalidConfiguration(
@@ -267,9 +257,9 @@ class TopologyDriver(ComputeDriver):
         )
         return tree if has_moved else before
 
-    def _propose(
+    def _lay_out(
         self, stored_tree: ProviderTree, tree: ProviderTree, nodename: str, reading: NodeReading
-    ) -> _LaidOutNode:
+    ) -> Situation:
         """Lay the node out.
 
         :param stored_tree: the tree as placement has it, which the layout goes on from.
@@ -282,9 +272,10 @@ class TopologyDriver(ComputeDriver):
         )
         shared_disk = self._disk_is_shared(stored_tree, root)
         layout = lay_out(nodename, topology, options, existing_names=names, shared_disk=shared_disk)
-        caveats = self._caveats[nodename] = tuple(
-            _caveats(layout, topology, shared_disk=shared_disk)
-        )
+        caveats = layout.caveats
+        if topology.disk_fault is not None and not shared_disk:
+            caveats = (f"{nodename} reports no DISK_GB: {topology.disk_fault}", *caveats)
+        self._caveats[nodename] = caveats
         self._log_once(
             nodename,
             warnings=frozenset((*layout.warnings, *caveats)) - frozenset(layout.errors),
@@ -293,11 +284,17 @@ class TopologyDriver(ComputeDriver):
         )
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
-        self._gpu_of.update(_gpus(topology, layout, identities))
-        inherited_ratios = {
-            rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()
+        whole = {
+            address: gpu.address
+            for gpu in topology.gpus
+            for address in (gpu.address, *(vf.address for vf in gpu.vfs))
         }
-        return _LaidOutNode(topology, layout, identities, Ratios(options.ratios, inherited_ratios))
+        self._gpu_of |= {
+            identities.uuids[wanted.key]: whole[wanted.address]
+            for wanted in layout.children
+            if wanted.address in whole
+        }
+        return Situation(stored_tree, layout, identities, topology)
 
     def _disk_is_shared(self, tree: ProviderTree, root: ProviderData) -> bool:
         """Whether a sharing provider gives the disk, so that the root must not count it again.
@@ -363,9 +360,6 @@ class TopologyDriver(ComputeDriver):
         self._pass.was_asked = True
         return self.get_devices_of_instances()
 
-    def _has_pinned_guests(self) -> bool:
-        return any(devices.pinned_cpus for devices in (self._guests() or {}).values())
-
     def _log_once(self, nodename: str, **topics: frozenset[str]) -> None:
         """Log sentences that were not true in the pass before."""
         for topic, sentences in topics.items():
@@ -373,26 +367,3 @@ class TopologyDriver(ComputeDriver):
             log_it = LOG.info if topic == "unreported" else log_it
             for sentence in self._conditions.new_among((nodename, topic), sentences):
                 log_it("%s", sentence)
-
-
-def _caveats(layout: HostLayout, topology: HostTopology, *, shared_disk: bool) -> Iterator[str]:
-    """Yield what of the node is not reported although it should be."""
-    if topology.disk_fault is not None and not shared_disk:
-        yield f"{layout.root.name} reports no DISK_GB: {topology.disk_fault}"
-    yield from layout.caveats
-
-
-def _gpus(
-    topology: HostTopology, layout: HostLayout, identities: Identities
-) -> dict[str, PciAddress]:
-    """Return the GPU behind each provider that is one, or a virtual function of one."""
-    whole = {
-        address: gpu.address
-        for gpu in topology.gpus
-        for address in (gpu.address, *(vf.address for vf in gpu.vfs))
-    }
-    return {
-        identities.uuids[wanted_provider.key]: whole[wanted_provider.address]
-        for wanted_provider in layout.children
-        if wanted_provider.address in whole
-    }

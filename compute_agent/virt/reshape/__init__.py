@@ -14,28 +14,24 @@ that only gets another parent is not reshaped: its allocations stay valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout.application import Ratios
 from compute_agent.virt.layout.compute_resources import ENCRYPTION_CLASS as ENCRYPTION_CLASS
 from compute_agent.virt.layout.compute_resources import encryption_key
 from compute_agent.virt.reshape import cells, gpus, pci, renames
-from compute_agent.virt.reshape.moves import DevicesOf, Situation, Unit, move_all
-from compute_agent.virt.reshape.pci import Guests
+from compute_agent.virt.reshape.moves import DevicesOf, Guests, Situation, Unit, move_all
 
 __all__ = ["DevicesOf", "Guests", "Situation", "move_allocations", "reasons"]
 
 
-def reasons(
-    situation: Situation, pinned_guests: Callable[[], bool], guests: Guests
-) -> Iterator[str]:
+def reasons(situation: Situation, guests: Guests) -> Iterator[str]:
     """Say why a reshape is due, one clause each; nothing = it is not.
 
-    :param pinned_guests: whether guests with CPUs of their own run here; asked only if it matters.
-    :param guests: what the guests hold that run here; likewise.
+    :param guests: what the guests hold that run here; asked only if it matters.
     """
-    yield from cells.reasons(situation, pinned_guests)
+    yield from cells.reasons(situation, guests)
     yield from gpus.reasons(situation)
     yield from renames.reasons(situation)
     yield from pci.reasons(situation, guests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oslo_log import log
@@ -14,6 +14,7 @@ from compute_agent.virt.layout.application import Ratios, is_cell
 from compute_agent.virt.layout.compute_resources import cell_key, pages_key
 from compute_agent.virt.reshape.moves import (
     DevicesOf,
+    Guests,
     Situation,
     Unit,
     held_amount,
@@ -27,7 +28,7 @@ LOG = log.getLogger(__name__)
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 
 
-def reasons(situation: Situation, pinned_guests: Callable[[], bool]) -> Iterator[str]:
+def reasons(situation: Situation, guests: Guests) -> Iterator[str]:
     root = situation.root
     if situation.layout.is_nested:
         moving = [rc for rc in CELL_CLASSES if rc in root.inventory]
@@ -38,7 +39,9 @@ def reasons(situation: Situation, pinned_guests: Callable[[], bool]) -> Iterator
         moving = [rc for rc in CELL_CLASSES if rc in stored_classes]
         if moving:
             yield f"{', '.join(moving)} move from the NUMA cells of {root.name} to {root.name}"
-    if _first_dedicated_cpus(situation) and pinned_guests():
+    if _first_dedicated_cpus(situation) and any(
+        devices.pinned_cpus for devices in (guests() or {}).values()
+    ):
         yield f"VCPU of guests with pinned CPUs on {root.name} become PCPU"
 
 

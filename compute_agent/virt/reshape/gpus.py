@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_log import log
 
@@ -19,9 +19,9 @@ from compute_agent.provider_tree import ProviderData, child_uuid
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.devices.gpus import MIG_CLASS_PREFIX, gpu_keys, vf_key
-from compute_agent.virt.layout.wanted import WantedProvider
 from compute_agent.virt.reshape.moves import (
     DevicesOf,
+    Guests,
     Situation,
     Unit,
     held_amount,
@@ -29,7 +29,6 @@ from compute_agent.virt.reshape.moves import (
     shift,
     used_amount,
 )
-from compute_agent.virt.reshape.pci import Guests
 
 LOG = log.getLogger(__name__)
 
@@ -60,7 +59,11 @@ def move(
     view = _GpusOfSituation.of(situation)
     _root_to_gpus(view, allocations, devices_of, guests)
     for gpu in _with_vfs(situation):
-        _vfs_to_whole(view, allocations, gpu)
+        if gpu.address in view.counting:
+            for uuid in view.vf_sources(gpu):
+                for resource_class in sorted(view.classes):
+                    source = Unit(uuid, resource_class)
+                    move_all(allocations, source, view.counting[gpu.address].unit)
         _whole_to_vfs(view, allocations, gpu, devices_of)
 
 
@@ -68,13 +71,19 @@ def _with_vfs(situation: Situation) -> Iterator[PhysicalGpu]:
     return (gpu for gpu in situation.topology.gpus if gpu.vfs)
 
 
+class _VgpuCount(NamedTuple):
+    """Where the layout counts vGPUs, and how many."""
+
+    unit: Unit
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class _GpusOfSituation:
     """What concerns GPUs of a situation, by the address of the function."""
 
     situation: Situation
-    counting: Mapping[PciAddress, WantedProvider]
-    """Providers of the layout that count vGPUs."""
+    counting: Mapping[PciAddress, _VgpuCount]
     classes: frozenset[str]
     """Classes vGPUs are or were counted under."""
     stored_providers: Mapping[PciAddress, ProviderData]
@@ -87,29 +96,22 @@ class _GpusOfSituation:
             for gpu in situation.topology.gpus
             for function in (gpu.address, *(vf.address for vf in gpu.vfs))
         }
-        counting = {
-            wanted_provider.address: wanted_provider
-            for wanted_provider in situation.layout.children
-            if wanted_provider.address in functions and _vgpu_class(wanted_provider)
-        }
-        classes = {_vgpu_class(wanted_provider) for wanted_provider in counting.values()}
+        counting = {}
+        for wanted in situation.layout.children:
+            classes = [rc for rc in wanted.inventory if not rc.startswith(_NOT_VGPU)]
+            if wanted.address in functions and len(classes) == 1:
+                unit = Unit(situation.identities.uuids[wanted.key], classes[0])
+                counting[wanted.address] = _VgpuCount(unit, wanted.inventory[classes[0]].total)
         root_name = situation.layout.root.name
         stored_providers = {}
         for provider in situation.owned_providers:
             address = names.device_address(root_name, provider.name)
             if address is not None:
                 stored_providers[address] = provider
-        return cls(
-            situation, counting, frozenset({VGPU, *(c for c in classes if c)}), stored_providers
-        )
+        classes_of_vgpus = {VGPU, *(count.unit.resource_class for count in counting.values())}
+        return cls(situation, counting, frozenset(classes_of_vgpus), stored_providers)
 
-    def unit(self, wanted_provider: WantedProvider) -> Unit:
-        resource_class = _vgpu_class(wanted_provider)
-        if resource_class is None:
-            raise ValueError(f"{wanted_provider.name} does not count vGPUs")
-        return Unit(self.situation.identities.uuids[wanted_provider.key], resource_class)
-
-    def wanted_vfs(self, gpu: PhysicalGpu) -> dict[PciAddress, WantedProvider]:
+    def wanted_vfs(self, gpu: PhysicalGpu) -> dict[PciAddress, _VgpuCount]:
         return {
             vf.address: self.counting[vf.address] for vf in gpu.vfs if vf.address in self.counting
         }
@@ -148,21 +150,6 @@ class _GpusOfSituation:
         return [uuid for uuid in uuids if not self.situation.tree.exists(uuid)]
 
 
-def _vgpu_class(wanted_provider: WantedProvider) -> str | None:
-    classes = [rc for rc in wanted_provider.inventory if not rc.startswith(_NOT_VGPU)]
-    return classes[0] if len(classes) == 1 else None
-
-
-def _vfs_to_whole(view: _GpusOfSituation, allocations: Allocations, gpu: PhysicalGpu) -> None:
-    whole = view.counting.get(gpu.address)
-    if whole is None:
-        return
-    target = view.unit(whole)
-    for uuid in view.vf_sources(gpu):
-        for resource_class in sorted(view.classes):
-            move_all(allocations, Unit(uuid, resource_class), target)
-
-
 def _whole_to_vfs(
     view: _GpusOfSituation, allocations: Allocations, gpu: PhysicalGpu, devices_of: DevicesOf
 ) -> None:
@@ -171,10 +158,10 @@ def _whole_to_vfs(
     if not wholes:
         return
     vfs = view.wanted_vfs(gpu)
-    units = {address: view.unit(wanted_provider) for address, wanted_provider in vfs.items()}
+    units = {address: count.unit for address, count in vfs.items()}
     free = {
-        address: vfs[address].inventory[unit.resource_class].total - used_amount(allocations, unit)
-        for address, unit in units.items()
+        address: count.total - used_amount(allocations, count.unit)
+        for address, count in vfs.items()
     }
     sources = [Unit(uuid, rc) for uuid in wholes for rc in sorted(view.classes)]
     holders = [
@@ -267,10 +254,9 @@ def _by_rule(
     """Move what nobody sees to GPUs, the largest holders first; yield what has no room."""
     free: dict[Unit, int] = {}
     unexplained: dict[Unit, int] = {}
-    for wanted_provider in view.counting.values():
-        unit = view.unit(wanted_provider)
+    for unit, total in view.counting.values():
         used = used_amount(allocations, unit)
-        free[unit] = wanted_provider.inventory[unit.resource_class].total - used
+        free[unit] = total - used
         unexplained[unit] = -used
     for gpu in view.situation.topology.gpus:
         for address, mdevs in [
@@ -279,7 +265,7 @@ def _by_rule(
         ]:
             maker = view.counting.get(address) or view.counting.get(gpu.address)
             if maker is not None:
-                unexplained[view.unit(maker)] += len(mdevs)
+                unexplained[maker.unit] += len(mdevs)
     for consumer, record, source in sorted(
         holders, key=lambda holder: -held_amount(holder[1], holder[2])
     ):
@@ -325,7 +311,7 @@ def _providers_of_mdevs(
                 parent,
             )
             continue
-        targets[view.unit(vgpu_provider)] += 1
+        targets[vgpu_provider.unit] += 1
     return targets
 
 

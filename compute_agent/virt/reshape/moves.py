@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compute_agent.discovery.facts import HostTopology
@@ -16,6 +17,9 @@ from compute_agent.virt.layout.wanted import HostLayout
 DevicesOf = Callable[[str], InstanceDevices | None]
 """Consumer uuid -> what its guest holds; None = not a guest of this host."""
 
+Guests = Callable[[], Mapping[str, InstanceDevices] | None]
+"""Holdings of each guest of the host, by uuid; asked only where it matters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -25,7 +29,7 @@ class Unit:
     resource_class: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Situation:
     """A tree as placement has it, beside the layout it should have."""
 
@@ -33,23 +37,16 @@ class Situation:
     layout: HostLayout
     identities: Identities
     topology: HostTopology
-    owned_providers: tuple[ProviderData, ...]
-    """Providers below the root that a layout made and that are still there."""
 
-    @classmethod
-    def of(
-        cls,
-        tree: ProviderTree,
-        layout: HostLayout,
-        identities: Identities,
-        topology: HostTopology,
-    ) -> Situation:
-        owned_providers = tuple(
+    @cached_property
+    def owned_providers(self) -> tuple[ProviderData, ...]:
+        """Providers below the root that a layout made and that are still there."""
+        root_name = self.layout.root.name
+        return tuple(
             provider
-            for provider in descendants(tree, identities.root)
-            if CUSTOM_DEVICE_MISSING not in provider.traits and is_owned(provider, layout.root.name)
+            for provider in descendants(self.tree, self.identities.root)
+            if CUSTOM_DEVICE_MISSING not in provider.traits and is_owned(provider, root_name)
         )
-        return cls(tree, layout, identities, topology, owned_providers)
 
     @property
     def root(self) -> ProviderData:

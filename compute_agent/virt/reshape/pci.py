@@ -7,19 +7,16 @@ They come into being in the reshape that shows the devices to placement for the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from oslo_log import log
 
 from compute_agent.provider_tree import ProviderData
-from compute_agent.virt.driver import Allocations, InstanceDevices
+from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout.devices.pci import MANAGED
-from compute_agent.virt.reshape.moves import Situation, Unit, held_amount
+from compute_agent.virt.reshape.moves import Guests, Situation, Unit, held_amount
 
 LOG = log.getLogger(__name__)
-
-Guests = Callable[[], Mapping[str, InstanceDevices] | None]
-"""Holdings of each guest of the host, by uuid; asked only where it matters."""
 
 
 def reasons(situation: Situation, guests: Guests) -> Iterator[str]:

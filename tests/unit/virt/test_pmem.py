@@ -13,7 +13,7 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
-from compute_agent.virt.guest_checks import pmem_faults
+from compute_agent.virt.guest_checks import device_faults
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.application import Ratios, apply_layout, identify
 from compute_agent.virt.layout.pmem import parse_pmem_namespaces
@@ -93,7 +93,7 @@ def test_options_that_contradict_themselves_are_refused(entries: list[str], reas
 
 def test_guests_with_memory_that_no_label_offers_are_named() -> None:
     guests = {GUEST: InstanceDevices(pmem=("ns0", "ns7"))}
-    [fault] = pmem_faults(guests, LABELS)
+    [fault] = device_faults(guests, (), LABELS)
     assert fault == (
         f"guest {GUEST} holds persistent memory ns7, which [libvirt]pmem_namespaces does not have"
     )
