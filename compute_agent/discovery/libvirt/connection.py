@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from compute_agent.discovery.bounded_calls import CLOSING, TIMEOUT, BoundedCalls
 from compute_agent.discovery.errors import (
@@ -32,7 +32,6 @@ LOG = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
-CALL_TIMEOUT: Final = TIMEOUT
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 10.0
 OPENING: Final = 20.0
@@ -83,7 +82,7 @@ class LibvirtConnection:
         uri: str,
         *,
         read_only: bool = False,
-        timeout: float = CALL_TIMEOUT,
+        timeout: float = TIMEOUT,
         keepalive: Keepalive = Keepalive(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -176,10 +175,14 @@ class LibvirtConnection:
     def _open(self) -> libvirt.virConnect:
         import libvirt
 
-        _prepare()
+        _begin_event_loop()
         flags = libvirt.VIR_CONNECT_RO if self._read_only else 0
+        # the credentials are those of libvirt's auth.conf, nobody is prompted
+        kinds = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
         try:
-            connection = libvirt.openAuth(self.uri, _without_asking(), flags)
+            connection = libvirt.openAuth(
+                self.uri, [kinds, lambda _credentials, _data: -1, None], flags
+            )
         except libvirt.libvirtError as error:
             self._failure = f"cannot connect to libvirt at {self.uri}: {error}"
             self._back_off = min(max(FIRST_BACK_OFF, 2.0 * self._back_off), LONGEST_BACK_OFF)
@@ -212,39 +215,35 @@ class LibvirtConnection:
             LOG.debug("The connection to libvirt at %s, %s: %s", self.uri, what, error)
 
 
-class _EventLoop:
-    """libvirt's own event loop, begun once in a process and never ended."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._has_begun = False
-
-    def begin(self) -> None:
-        """Begin, before the first connection is opened."""
-        import libvirt
-
-        with self._mutex:
-            if self._has_begun:
-                return
-            # every error is raised as well; libvirt would also print it
-            libvirt.registerErrorHandler(lambda _context, _error: None, None)
-            libvirt.virEventRegisterDefaultImpl()
-            threading.Thread(target=self._run, name="libvirt events", daemon=True).start()
-            self._has_begun = True
-
-    def _run(self) -> None:
-        import libvirt
-
-        pause = threading.Event()
-        while True:
-            try:
-                libvirt.virEventRunDefaultImpl()
-            except Exception:
-                LOG.exception("libvirt's event loop failed; it goes on.")
-                pause.wait(1.0)
+_event_loop_mutex: Final = threading.Lock()
+_event_loops: Final[list[threading.Thread]] = []
 
 
-_prepare: Final = _EventLoop().begin
+def _begin_event_loop() -> None:
+    """Begin libvirt's own event loop before the first connection is opened; it never ends."""
+    import libvirt
+
+    with _event_loop_mutex:
+        if _event_loops:
+            return
+        # every error is raised as well; libvirt would also print it
+        libvirt.registerErrorHandler(lambda _context, _error: None, None)
+        libvirt.virEventRegisterDefaultImpl()
+        thread = threading.Thread(target=_run_event_loop, name="libvirt events", daemon=True)
+        _event_loops.append(thread)
+        thread.start()
+
+
+def _run_event_loop() -> None:
+    import libvirt
+
+    pause = threading.Event()
+    while True:
+        try:
+            libvirt.virEventRunDefaultImpl()
+        except Exception:
+            LOG.exception("libvirt's event loop failed; it goes on.")
+            pause.wait(1.0)
 
 
 def _on_loss(_connection: libvirt.virConnect, reason: int, listeners: list[Listener]) -> None:
@@ -268,11 +267,3 @@ def _is_lost(connection: libvirt.virConnect, error: libvirt.libvirtError) -> boo
         return True
     codes = (libvirt.VIR_ERR_INTERNAL_ERROR, libvirt.VIR_ERR_SYSTEM_ERROR)
     return error.get_error_domain() == libvirt.VIR_FROM_RPC and error.get_error_code() in codes
-
-
-def _without_asking() -> list[Any]:
-    """Return the credentials of `openAuth`: those of libvirt's auth.conf, nobody is prompted."""
-    import libvirt
-
-    kinds = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
-    return [kinds, lambda _credentials, _data: -1, None]

@@ -146,17 +146,17 @@ def unfit_models(
     """
     if options.virt_type != "kvm" or not options.models:
         return ()
+
+    def is_unfit(model: str) -> bool:
+        document = model_document(host.arch, model)
+        try:
+            result = connection.call("compareCPU", lambda c: int(c.compareCPU(document, 0)))
+        except CallFailed:
+            return False
+        return result == INCOMPATIBLE
+
     models, _unknown = spell_models(options.models, known_models(connection, host.arch))
-    return tuple(model for model in models if _unfit(connection, host.arch, model))
-
-
-def _unfit(connection: LibvirtConnection, arch: str, model: str) -> bool:
-    document = model_document(arch, model)
-    try:
-        result = connection.call("compareCPU", lambda c: int(c.compareCPU(document, 0)))
-    except CallFailed:
-        return False
-    return result == INCOMPATIBLE
+    return tuple(filter(is_unfit, models))
 
 
 def guest_features(
@@ -170,7 +170,8 @@ def guest_features(
     :returns: None where libvirt cannot report them.
     :raises HypervisorUnreachable: there is no answer now.
     """
-    if host.arch not in X86 and _is_host_cpu(options, host):
+    mode = effective_mode(options, host.arch)
+    if host.arch not in X86 and options.virt_type == "kvm" and mode in HOST_MODES:
         # on these libvirt has no models: it lists every feature of the host
         names = frozenset(host.cpu_features)
     else:
@@ -188,14 +189,10 @@ def guest_features(
             "virt_type %s, mode %s)",
             host.arch,
             options.virt_type,
-            effective_mode(options, host.arch),
+            mode,
         )
         return None
     return tuple(sorted(names.union(options.added_features).difference(options.removed_features)))
-
-
-def _is_host_cpu(options: GuestCpuOptions, host: HostCapabilities) -> bool:
-    return options.virt_type == "kvm" and effective_mode(options, host.arch) in HOST_MODES
 
 
 def _expand_models(
@@ -221,17 +218,12 @@ def _expanded_cpu(
     """Return all features of one CPU; for TCG only those that the emulator implements."""
     _required_features, disabled_features = features(document)
     if options.virt_type == "qemu":
+        arguments = (None, arch, None, "qemu", [document], EXPAND_FEATURES)
         try:
-            return features(
-                connection.call(
-                    "baselineHypervisorCPU",
-                    lambda c: str(
-                        c.baselineHypervisorCPU(
-                            None, arch, None, "qemu", [document], EXPAND_FEATURES
-                        )
-                    ),
-                )
-            )[0]
+            answer = connection.call(
+                "baselineHypervisorCPU", lambda c: str(c.baselineHypervisorCPU(*arguments))
+            )
+            return features(answer)[0]
         except CallUnsupported:
             LOG.debug("baselineHypervisorCPU is not supported: baselineCPU is asked instead")
     answer = connection.call(

@@ -42,7 +42,8 @@ def describe(reading: HypervisorReading) -> HostTopology:
     The cell that a device names need not be one of the cells.
     """
     host = reading.capabilities
-    functions = _functions(reading.devices)
+    by_address = {device.function.address: device for device in reading.devices.pci}
+    functions = {address: by_address[address] for address in sorted(by_address, key=order)}
     vdpa = {device.parent: device.vdpa for device in reading.devices.vdpa}
     pci_devices = tuple(
         replace(
@@ -52,7 +53,9 @@ def describe(reading: HypervisorReading) -> HostTopology:
         )
         for device in functions.values()
     )
-    interfaces = _interfaces(reading.devices)
+    interfaces: dict[str, list[NetNodeDevice]] = defaultdict(list)
+    for net in sorted(reading.devices.net, key=lambda net: net.interface):
+        interfaces[net.parent].append(net)
     ports = tuple(_ports(pci_devices, functions, interfaces))
     ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
     return HostTopology(
@@ -76,19 +79,6 @@ def describe(reading: HypervisorReading) -> HostTopology:
 
 
 _Functions = Mapping[PciAddress, PciNodeDevice]
-
-
-def _functions(devices: NodeDevices) -> dict[PciAddress, PciNodeDevice]:
-    by_address = {device.function.address: device for device in devices.pci}
-    return {address: by_address[address] for address in sorted(by_address, key=order)}
-
-
-def _interfaces(devices: NodeDevices) -> dict[str, list[NetNodeDevice]]:
-    """Return the interfaces by the node device that they belong to."""
-    by_parent: dict[str, list[NetNodeDevice]] = defaultdict(list)
-    for net in sorted(devices.net, key=lambda net: net.interface):
-        by_parent[net.parent].append(net)
-    return by_parent
 
 
 def _ports(
@@ -115,7 +105,15 @@ def _ports(
             speed_mbps=own[0].speed_mbps if own else None,
             is_pf=device.is_pf,
             vfs=tuple(
-                _nic_vf(index, by_address[vf], interfaces.get(functions[vf].name, []))
+                NicVf(
+                    vf,
+                    index,
+                    netdev=next(
+                        (net.interface for net in interfaces.get(functions[vf].name, [])), None
+                    ),
+                    in_use_by_host=False,  # libvirt does not report who has an interface
+                    vdpa=by_address[vf].vdpa,
+                )
                 for index, vf in enumerate(device.vfs)
             ),
             serial=function.serial,
@@ -132,16 +130,6 @@ def _network_kind(device: PciDevice, own: list[NetNodeDevice]) -> str | None:
     if mac is None:
         return network_kind(device.class_code)
     return ETHERNET if len(mac) == MAC_LENGTH else INFINIBAND
-
-
-def _nic_vf(index: int, vf: PciDevice, own: list[NetNodeDevice]) -> NicVf:
-    return NicVf(
-        address=vf.address,
-        index=index,
-        netdev=own[0].interface if own else None,
-        in_use_by_host=False,  # libvirt does not report who has an interface
-        vdpa=vf.vdpa,
-    )
 
 
 _Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]

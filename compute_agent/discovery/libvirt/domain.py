@@ -59,6 +59,10 @@ def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
         raise ValueError("no <memory>")
     memory_kib = kib(memory, "memory")
     parts = list(_guest_cells(domain, vcpus, memory_kib, default_huge_page_kib))
+    emulator_pins = [
+        pin for kind in ("emulatorpin", "iothreadpin") for pin in domain.iterfind(f"cputune/{kind}")
+    ]
+    page_sizes = {part.page_size_kib for part in parts}
     pins, wide_mask, widely_pinned_vcpus = _pins(domain)
     return Guest(
         uuid=uuid,
@@ -70,19 +74,9 @@ def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
         wide_cpus=_cpus(wide_mask),
         widely_pinned_vcpus=widely_pinned_vcpus,
         cpuset=_cpus(_mask(domain.find("vcpu"))),
-        emulator_cpus=_cpus(
-            reduce(
-                or_,
-                (
-                    _mask(pin)
-                    for kind in ("emulatorpin", "iothreadpin")
-                    for pin in domain.iterfind(f"cputune/{kind}")
-                ),
-                0,
-            )
-        ),
+        emulator_cpus=_cpus(reduce(or_, map(_mask, emulator_pins), 0)),
         numa_cells=tuple(_fixed_cells(parts)),
-        page_size_kib=_page_size_kib(parts),
+        page_size_kib=page_sizes.pop() if len(page_sizes) == 1 else None,
         memory=tuple(_memory(parts)),
         pci_addresses=tuple(sorted(set(_pci_addresses(domain)))),
         mdevs=tuple(
@@ -179,11 +173,8 @@ def _guest_cells(
 
 def _size_of(target: Element) -> int:
     """Return the memory of a module; of one that grows and shrinks what it has or is to have."""
-    requested, current = target.find("requested"), target.find("current")
-    sizes = [size for size in (requested, current) if size is not None]
-    size = target.find("size")
-    if not sizes and size is not None:
-        sizes = [size]
+    sizes = [*target.findall("requested"), *target.findall("current")]
+    sizes = sizes or target.findall("size")
     return max((kib(size, "target/size") for size in sizes), default=0)
 
 
@@ -191,10 +182,10 @@ class _PagesOfCells:
     """The sizes of the pages that the cells of a guest are in."""
 
     def __init__(self, domain: Element, default_huge_page_kib: int) -> None:
-        backing = domain.find("memoryBacking/hugepages")
-        pages = [] if backing is None else backing.findall("page")
         self._common: int | None = None
         self._own: dict[int, int | None] = {}
+        backing = domain.find("memoryBacking/hugepages")
+        pages = [] if backing is None else backing.findall("page")
         if backing is not None and not pages:
             self._common = default_huge_page_kib
         for page in pages:
@@ -205,9 +196,7 @@ class _PagesOfCells:
 
     def of(self, number: str | None) -> int | None:
         """Return the size of a cell, by its number as it is written; None = ordinary memory."""
-        if number is None:
-            return self._own.get(0, self._common)
-        return self._own.get(int(number), self._common)
+        return self._own.get(0 if number is None else int(number), self._common)
 
 
 def _huge(size_kib: int) -> int | None:
@@ -247,15 +236,6 @@ def _fixed_to(element: Element | None) -> tuple[CellId, ...]:
     if element is None or element.get("mode", "strict") not in _BINDING_MODES:
         return ()
     return tuple(map(CellId, cpu_list.parse(element.get("nodeset", ""))))
-
-
-def _page_size_kib(parts: Sequence[_GuestCell]) -> int | None:
-    """Return the one size of the pages that back the whole guest.
-
-    A guest with several sizes, or with ordinary memory beside huge pages, has none.
-    """
-    sizes = {part.page_size_kib for part in parts}
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _pins(domain: Element) -> tuple[tuple[tuple[int, CpuId], ...], int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -60,20 +60,6 @@ def kib(element: Element, name: str, attribute: str | None = None) -> int:
         raise FactMalformed(f"{name}@unit", unit, "a unit such as KiB")
     text = element.text if attribute is None else element.get(attribute)
     return number(text, name) * _BYTES[unit] // 1024
-
-
-def values(parent: Element | None, enum: str) -> Iterator[str]:
-    """Yield the values of `<enum name='...'><value>...</value></enum>` below `parent`."""
-    if parent is None:
-        return
-    for element in parent.findall("enum"):
-        if element.get("name") == enum:
-            yield from (value.text.strip() for value in element.findall("value") if value.text)
-
-
-def is_supported(element: Element | None) -> bool:
-    """Whether an element with the attribute `supported` is there and supported."""
-    return element is not None and element.get("supported") == "yes"
 
 
 def text(parent: Element, path: str) -> str | None:

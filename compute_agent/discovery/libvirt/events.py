@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,38 +136,30 @@ class HypervisorEvents:
         def other(_connection: Any, domain: Any, *rest: Any) -> None:
             self._note(domain, rest[-1])
 
-        def register(name: str, callback: Callable[..., None], words: str = "") -> None:
+        for name, words in {"VIR_DOMAIN_EVENT_ID_LIFECYCLE": "", **GUEST_EVENTS}.items():
+            callback = other if words else lifecycle
+            register = partial(connection.domainEventRegisterAny, None)
             self._register(
-                connection,
-                name,
-                lambda kind: connection.domainEventRegisterAny(None, kind, callback, words),
-                connection.domainEventDeregisterAny,
+                connection, name, register, callback, words, connection.domainEventDeregisterAny
             )
-
-        register("VIR_DOMAIN_EVENT_ID_LIFECYCLE", lifecycle)
-        for name, words in GUEST_EVENTS.items():
-            register(name, other, words)
 
     def _register_devices(self, connection: libvirt.virConnect) -> None:
         def device(_connection: Any, device: Any, *rest: Any) -> None:
             self._events.put(f"device {device.name()} {rest[-1]}")
 
-        def register(name: str, words: str) -> None:
-            self._register(
-                connection,
-                name,
-                lambda kind: connection.nodeDeviceEventRegisterAny(None, kind, device, words),
-                connection.nodeDeviceEventDeregisterAny,
-            )
-
         for name, words in DEVICE_EVENTS.items():
-            register(name, words)
+            register = partial(connection.nodeDeviceEventRegisterAny, None)
+            self._register(
+                connection, name, register, device, words, connection.nodeDeviceEventDeregisterAny
+            )
 
     def _register(
         self,
         connection: libvirt.virConnect,
         name: str,
-        register: Callable[[int], int],
+        register: Callable[[int, Callable[..., None], str], int],
+        callback: Callable[..., None],
+        words: str,
         deregister: Callable[[int], object],
     ) -> None:
         """Register for one kind of event, where libvirt and hypervisor have it."""
@@ -176,11 +169,11 @@ class HypervisorEvents:
         if kind is None:
             return
         try:
-            number = register(kind)
+            number = register(kind, callback, words)
         except libvirt.libvirtError as error:
             LOG.debug("libvirt at %s has no %s: %s", self._connection.uri, name, error)
             return
-        self._deregistrations[connection].append(lambda: deregister(number))
+        self._deregistrations[connection].append(partial(deregister, number))
 
     def _note(self, domain: Any, what: str) -> None:
         self._events.put(f"guest {domain.name()} ({domain.UUIDString()}) {what}")

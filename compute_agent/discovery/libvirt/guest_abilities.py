@@ -6,8 +6,8 @@ Source: https://libvirt.org/formatdomaincaps.html
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -16,7 +16,7 @@ from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalf
 from compute_agent.discovery.libvirt import cpu_features, elements
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
-from compute_agent.discovery.libvirt.facts import DomainCapabilities, Emulator, HostCapabilities
+from compute_agent.discovery.libvirt.facts import DomainCapabilities, HostCapabilities
 
 if TYPE_CHECKING:
     import libvirt
@@ -91,32 +91,24 @@ def read_domain_capabilities(
     """
     facts = []
     for emulator in host.emulators:
-        kind = _kind(emulator, virt_type)
-        if kind is None:
+        kind = virt_type
+        if virt_type == "kvm" and virt_type not in emulator.virt_types:
+            kind = _EMULATED
+        if kind not in emulator.virt_types:
             continue
         for machine in emulator.machines or (None,):
+            ask = methodcaller(
+                "getDomainCapabilities", emulator.path, emulator.arch, machine, kind, 0
+            )
+            name = f"getDomainCapabilities of {emulator.arch} {machine or 'guests'}"
             try:
-                text = _ask(connection, emulator, machine, kind)
-                facts.append(parse_domain_capabilities(text))
+                facts.append(parse_domain_capabilities(connection.call(name, ask)))
             except CallUnsupported as error:
                 LOG.info("The capabilities of guests are unknown: %s", error)
                 return ()
             except (CallFailed, FactMalformed) as error:
                 LOG.warning("%s guests of type %s are left out: %s", emulator.arch, kind, error)
     return tuple(facts)
-
-
-def _ask(connection: LibvirtConnection, emulator: Emulator, machine: str | None, kind: str) -> str:
-    return connection.call(
-        f"getDomainCapabilities of {emulator.arch} {machine or 'guests'}",
-        lambda c: str(c.getDomainCapabilities(emulator.path, emulator.arch, machine, kind, 0)),
-    )
-
-
-def _kind(emulator: Emulator, virt_type: str) -> str | None:
-    if virt_type in emulator.virt_types:
-        return virt_type
-    return _EMULATED if virt_type == "kvm" and _EMULATED in emulator.virt_types else None
 
 
 def parse_domain_capabilities(text: str) -> DomainCapabilities:
@@ -129,44 +121,40 @@ def parse_domain_capabilities(text: str) -> DomainCapabilities:
     arch, virt_type = root.findtext("arch"), root.findtext("domain")
     if not arch or not virt_type:
         raise FactMalformed(DOCUMENT, text, "elements arch and domain")
-    host_model = _supported_element(root, "cpu/mode[@name='host-model']")
     tpm = _supported_element(root, "devices/tpm")
-    firmwares = _sorted_names(elements.values(root.find("os"), "firmware"))
-    security = _sorted_names(
-        elements.values(_supported_element(root, "features/launchSecurity"), "sectype")
-    )
+    firmwares = _names(root.find("os"), "firmware")
+    loader = _supported_element(root, "os/loader")
+    security = _names(_supported_element(root, "features/launchSecurity"), "sectype")
+    sev = _supported_element(root, "features/sev")
     return DomainCapabilities(
         arch=arch,
         machine=root.findtext("machine") or None,
         virt_type=virt_type,
-        host_model_xml=_as_cpu(host_model, arch),
+        host_model_xml=_as_cpu(_supported_element(root, "cpu/mode[@name='host-model']"), arch),
         firmwares=firmwares,
-        secure_boot="efi" in firmwares
-        and "yes" in elements.values(_supported_element(root, "os/loader"), "secure"),
-        disk_buses=_sorted_names(elements.values(_supported_element(root, "devices/disk"), "bus")),
-        filesystems=_sorted_names(
-            elements.values(_supported_element(root, "devices/filesystem"), "driverType")
-        ),
-        video_models=_sorted_names(
-            elements.values(_supported_element(root, "devices/video"), "modelType")
-        ),
-        tpm_models=_sorted_names(elements.values(tpm, "model")),
-        tpm_backends=_sorted_names(elements.values(tpm, "backendModel")),
-        tpm_versions=_sorted_names(elements.values(tpm, "backendVersion")),
+        secure_boot="efi" in firmwares and "yes" in _names(loader, "secure"),
+        disk_buses=_names(_supported_element(root, "devices/disk"), "bus"),
+        filesystems=_names(_supported_element(root, "devices/filesystem"), "driverType"),
+        video_models=_names(_supported_element(root, "devices/video"), "modelType"),
+        tpm_models=_names(tpm, "model"),
+        tpm_backends=_names(tpm, "backendModel"),
+        tpm_versions=_names(tpm, "backendVersion"),
         launch_security=security,
-        sev_guests=_guests(root, "maxGuests"),
-        sev_es_guests=_guests(root, "maxESGuests"),
-        tdx="tdx" in security or elements.is_supported(root.find("features/tdx")),
+        sev_guests=_guests(sev, "maxGuests"),
+        sev_es_guests=_guests(sev, "maxESGuests"),
+        tdx="tdx" in security or _supported_element(root, "features/tdx") is not None,
     )
 
 
 def _supported_element(root: Element, path: str) -> Element | None:
     element = root.find(path)
-    return element if elements.is_supported(element) else None
+    return element if element is not None and element.get("supported") == "yes" else None
 
 
-def _sorted_names(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(names)))
+def _names(parent: Element | None, enum: str) -> tuple[str, ...]:
+    """Return the values of `<enum name='...'><value>...</value></enum>` below `parent`, sorted."""
+    values = () if parent is None else parent.iterfind(f"enum[@name='{enum}']/value")
+    return tuple(sorted({value.text.strip() for value in values if value.text}))
 
 
 def _as_cpu(host_model: Element | None, arch: str) -> str | None:
@@ -178,7 +166,6 @@ def _as_cpu(host_model: Element | None, arch: str) -> str | None:
     return ElementTree.tostring(cpu, encoding="unicode")
 
 
-def _guests(root: Element, name: str) -> int | None:
-    sev = _supported_element(root, "features/sev")
+def _guests(sev: Element | None, name: str) -> int | None:
     text = None if sev is None else sev.findtext(name)
     return None if text is None else elements.number(text, f"{DOCUMENT}: sev {name}")

@@ -191,8 +191,11 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
     node = None if numa is None else int(numa.get("node", "-1"))
     vfs = pci.find("capability[@type='virt_functions']")
     physfn = pci.find("capability[@type='phys_function']/address")
+    domain, bus, slot, number = (
+        int(_required_text(pci, part)) for part in ("domain", "bus", "slot", "function")
+    )
     function = PciDevice(
-        address=_own_address(pci),
+        address=pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{number}"),
         vendor_id=_id(pci, "vendor"),
         product_id=_id(pci, "product"),
         class_code=f"{int(elements.text(pci, 'class') or UNCLASSIFIED, 16):06x}",
@@ -272,13 +275,6 @@ def _required_text(element: Element, path: str) -> str:
     if text is None:
         raise ValueError(f"no {path}")
     return text
-
-
-def _own_address(pci: Element) -> PciAddress:
-    domain, bus, slot, function = (
-        int(_required_text(pci, part)) for part in ("domain", "bus", "slot", "function")
-    )
-    return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function}")
 
 
 def _id(pci: Element, path: str) -> str:
