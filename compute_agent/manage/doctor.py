@@ -17,7 +17,7 @@ from compute_agent.conf.files import numa_node_override
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
 from compute_agent.daemon.bus_state import fault_of
-from compute_agent.discovery.sysfs import pci
+from compute_agent.discovery.sysfs import cpu_list, pci
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.drift.instances.agents import TOPIC
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
@@ -33,7 +33,7 @@ from compute_agent.placement.transports.transport import (
 )
 from compute_agent.programs.disk_space import Space, space_of
 from compute_agent.report.steps import CreateProvider, KeepProvider, PutProvider
-from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
+from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.layout import lay_out
 from compute_agent.virt.layout.unmet_options import unreported
 from compute_agent.virt.libvirt.driver import LibvirtDriver
@@ -188,7 +188,7 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
         power_management=options.cpu_power_management,
     )
     sets = {"shared": cpus.shared_cpus, "dedicated": cpus.dedicated_cpus}
-    description = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
+    description = ", ".join(f"{kind} {cpu_list.write(ids)}" for kind, ids in sets.items() if ids)
     yield from _cpu_sets(parts.conf, topology, options, description)
     layout = lay_out(node, topology, options)
     for unmet in layout.unmet_options:
@@ -217,8 +217,8 @@ def _cpu_sets(
     option = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
     named_cpus = options.cpu_sets.shared_cpus or frozenset()
     if not description:
-        text = f"none of the CPUs {format_cpu_set(named_cpus)} for guests exists"
-        every = Setting(*option, format_cpu_set(topology.online_cpus))
+        text = f"none of the CPUs {cpu_list.write(named_cpus)} for guests exists"
+        every = Setting(*option, cpu_list.write(topology.online_cpus))
         yield Diagnosis(Level.ERROR, "CPU sets", text, every)
         return
     yield Diagnosis(Level.FINE, "CPU sets", description)

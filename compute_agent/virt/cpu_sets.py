@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class CpuSets:
         if common:
             raise errors.InvalidConfiguration(
                 "[compute]cpu_shared_set and [compute]cpu_dedicated_set both name CPUs "
-                f"{format_cpu_set(common)}. A CPU is either shared or dedicated: take them out "
+                f"{cpu_list.write(common)}. A CPU is either shared or dedicated: take them out "
                 "of one of the two."
             )
 
@@ -56,11 +56,6 @@ def parse_cpu_set(text: str, option: str) -> frozenset[int]:
     return frozenset(included_cpus - excluded_cpus)
 
 
-def format_cpu_set(cpus: Iterable[int]) -> str:
-    """Write CPUs as `0-3,8`."""
-    return cpu_list.write(cpus)
-
-
 def guest_cpus(
     sets: CpuSets,
     online: Collection[int],
@@ -85,8 +80,8 @@ def guest_cpus(
     if absent := dedicated_cpus - usable:
         state = "present" if power_management else "online"
         raise errors.InvalidConfiguration(
-            f"[compute]cpu_dedicated_set names CPUs {format_cpu_set(absent)}, which are not "
-            f"{state}; {state} are {format_cpu_set(usable)}. Correct the option, or bring the "
+            f"[compute]cpu_dedicated_set names CPUs {cpu_list.write(absent)}, which are not "
+            f"{state}; {state} are {cpu_list.write(usable)}. Correct the option, or bring the "
             "CPUs online."
         )
     if sets.shared_cpus is not None:
@@ -99,23 +94,16 @@ def guest_cpus(
 
 
 def _parse_range(text: str, part: str, whole: str, option: str) -> range:
-    first, dash, last = text.partition("-")
-    try:
-        bounds = _cpu_id(first), _cpu_id(last if dash else first)
-    except ValueError as error:
+    first_text, dash, last_text = text.partition("-")
+    first = whole_number(first_text, MAX_CPU_ID)
+    last = whole_number(last_text, MAX_CPU_ID) if dash else first
+    if first is None or last is None:
         raise errors.InvalidConfiguration(
             f"{option} = {whole!r}: {part!r} is not a CPU, a range of CPUs or an exclusion; write "
             "for example 4-12,^8,15."
-        ) from error
-    if bounds[0] > bounds[1]:
+        )
+    if first > last:
         raise errors.InvalidConfiguration(
             f"{option} = {whole!r}: the range {part!r} runs backwards; the lower CPU comes first."
         )
-    return range(bounds[0], bounds[1] + 1)
-
-
-def _cpu_id(text: str) -> int:
-    number = whole_number(text, MAX_CPU_ID)
-    if number is None:
-        raise ValueError(text)
-    return number
+    return range(first, last + 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compute_agent.virt.cpu_sets import CpuSets, format_cpu_set
+from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout.options import MdevTypeOptions
 from compute_agent.virt.layout.pmem import PmemLabel
@@ -21,12 +22,12 @@ def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iter
     for uuid, devices in sorted(guests.items()):
         if missing_cpus := frozenset(devices.pinned_cpus) - sets.dedicated_cpus:
             yield (
-                f"guest {uuid} is pinned to CPUs {format_cpu_set(missing_cpus)}, which "
+                f"guest {uuid} is pinned to CPUs {cpu_list.write(missing_cpus)}, which "
                 "[compute]cpu_dedicated_set does not have"
             )
         if shared_and_dedicated := frozenset(devices.floating_cpus) & sets.dedicated_cpus:
             yield (
-                f"guest {uuid} may run on CPUs {format_cpu_set(shared_and_dedicated)}, which "
+                f"guest {uuid} may run on CPUs {cpu_list.write(shared_and_dedicated)}, which "
                 "[compute]cpu_dedicated_set gives to pinned guests"
             )
 

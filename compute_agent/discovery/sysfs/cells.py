@@ -109,6 +109,9 @@ def _cell(
     except ValueError as error:
         path = machine.sys.path(f"{here}/{CPULIST}")
         raise FactMalformed(path, text, f"a list of CPUs ({error})") from error
+    # the links stay while the CPUs are offline
+    links = map(_CPU_LINK.fullmatch, machine.sys.names(here) if offline else ())
+    linked_cpus = [CpuId(int(link[1])) for link in links if link]
     return NumaCell(
         id=node,
         cpus=tuple(cpu for cpu in online if cpu in cpus),
@@ -117,14 +120,8 @@ def _cell(
         ),
         huge_pages=memory.huge_pages(machine, f"{here}/{memory.NODE_HUGE_PAGES}"),
         distances=_distances(machine, here, nodes),
-        offline_cpus=_linked(machine, here, offline),
+        offline_cpus=tuple(sorted(offline.intersection(linked_cpus))),
     )
-
-
-def _linked(machine: Machine, here: str, offline: frozenset[CpuId]) -> tuple[CpuId, ...]:
-    """Return those of the CPUs that the node has a link to: it stays while they are offline."""
-    matches = map(_CPU_LINK.fullmatch, machine.sys.names(here) if offline else ())
-    return tuple(sorted(offline.intersection(CpuId(int(match[1])) for match in matches if match)))
 
 
 def _distances(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
 from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.discovery.sysfs.reader import PROCFS, FileTree, Machine
+from compute_agent.discovery.sysfs.reader import PROCFS, Machine
 
 CPUS = "devices/system/cpu"
 ONLINE = f"{CPUS}/online"
@@ -47,7 +47,8 @@ def discover(machine: Machine) -> Cpus:
     present = _cpus_of_list(machine, PRESENT)
     online = _cpus_of_list(machine, ONLINE)
     if not present:
-        present = online or _from_directories(machine.sys)
+        matches = filter(None, map(_CPU_DIRECTORY.fullmatch, machine.sys.names(CPUS)))
+        present = online or tuple(sorted(CpuId(int(match[1])) for match in matches))
     if not online:
         online = present
     model, cpu_count = _model(machine)
@@ -111,11 +112,6 @@ def _cpus_of_list(machine: Machine, path: str) -> tuple[CpuId, ...]:
         return ()
 
 
-def _from_directories(tree: FileTree) -> tuple[CpuId, ...]:
-    matches = (_CPU_DIRECTORY.fullmatch(name) for name in tree.names(CPUS))
-    return tuple(sorted(CpuId(int(match[1])) for match in matches if match))
-
-
 def _siblings(machine: Machine, cpu: CpuId, online: frozenset[CpuId]) -> tuple[CpuId, ...]:
     for name in SIBLINGS:
         threads = _cpus_of_list(machine, f"{CPUS}/cpu{cpu}/{name}")
@@ -163,10 +159,15 @@ def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
     names = tuple(sorted(set(flags.split())))
     arch = _arch(fields, names)
     bits = _ADDRESS_BITS.match(fields.get("address sizes", ""))
+    model_names = ("model name", "cpu", "Processor", "uarch")
+    model_name = next((fields[name] for name in model_names if fields.get(name)), None)
+    if model_name is None and (part := fields.get("CPU part")) is not None:
+        # ARM kernels give numbers only: implementer and part identify the core
+        model_name = f"{fields.get('CPU implementer', '?')}/{part}"
     return CpuModel(
         arch=arch,
         vendor=fields.get("vendor_id") or fields.get("CPU implementer") or fields.get("platform"),
-        model_name=_first(fields, "model name", "cpu", "Processor", "uarch") or _part(fields),
+        model_name=model_name,
         flags=names,
         address_bits=None if bits is None else int(bits[1]),
     )
@@ -191,13 +192,3 @@ def _arch(fields: dict[str, str], flags: tuple[str, ...]) -> str:
     if fields.get("cpu model", "").startswith("MIPS") or "mips1" in fields.get("isa", ""):
         return "mips64" if "mips64" in fields.get("isa", "") else "mips"
     return os.uname().machine
-
-
-def _first(fields: dict[str, str], *names: str) -> str | None:
-    return next((fields[name] for name in names if fields.get(name)), None)
-
-
-def _part(fields: dict[str, str]) -> str | None:
-    """ARM kernels give numbers only: implementer and part identify the core."""
-    part = fields.get("CPU part")
-    return None if part is None else f"{fields.get('CPU implementer', '?')}/{part}"

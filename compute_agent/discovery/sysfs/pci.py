@@ -157,6 +157,7 @@ def _function(
     is_vf = PHYSFN in entries
     physfn = _physfn(machine, here) if is_vf else None
     pf = None if physfn is None else functions.get(physfn)
+    total_vfs = tree.optional_integer(f"{here}/{TOTAL_VFS}") if TOTAL_VFS in entries else 0
     device = PciDevice(
         address=address,
         vendor_id=tree.hexadecimal(f"{here}/{VENDOR}", 4),
@@ -165,8 +166,11 @@ def _function(
         numa_node=locality.of(here) if pf is None else pf.device.numa_node,
         bridges=() if is_vf else bridges(tree.link(here) or ""),
         physfn=physfn,
-        total_vfs=_total_vfs(machine, here) if TOTAL_VFS in entries else 0,
-        vdpa=min((name for name in entries if _VDPA.fullmatch(name)), default=None),
+        total_vfs=max(0, total_vfs or 0),
+        vdpa=min(
+            (name for name in entries if name.startswith("vdpa") and _VDPA.fullmatch(name)),
+            default=None,
+        ),
     )
     return PciFunction(device, entries)
 
@@ -185,10 +189,6 @@ def bridges(target: str) -> tuple[PciAddress, ...]:
     return tuple(above)
 
 
-def _total_vfs(machine: Machine, here: str) -> int:
-    return max(0, machine.sys.optional_integer(f"{here}/{TOTAL_VFS}") or 0)
-
-
 def _physfn(machine: Machine, here: str) -> PciAddress | None:
     name = machine.sys.link_name(f"{here}/{PHYSFN}")
     try:
@@ -205,7 +205,8 @@ def _with_vfs(
 
     The links are what guests can have; while the number is being changed the two differ.
     """
-    numbers = [int(match[1]) for match in map(_VIRTFN.fullmatch, function.entries) if match]
+    links = (name for name in function.entries if name.startswith("virtfn"))
+    numbers = [int(match[1]) for match in map(_VIRTFN.fullmatch, links) if match]
     if not numbers:
         return function
     vfs: dict[int, PciAddress] = {}

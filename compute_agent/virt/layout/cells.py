@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from compute_agent.discovery.facts import CellId, Cpu, HostTopology, NumaCell
+from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.cells import TOLERANCE
-from compute_agent.virt.cpu_sets import GuestCpus, format_cpu_set
+from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout.options import LayoutOptions
 
 
@@ -108,7 +109,7 @@ def _merged_cells(cells: Sequence[NumaCell]) -> tuple[dict[int, int], tuple[str,
         if not cell.memory_kib and with_memory:
             target = _nearest(cell, with_memory)
             warnings.append(
-                f"NUMA cell {cell.id} has CPUs {format_cpu_set(cell.cpus)} but no memory: "
+                f"NUMA cell {cell.id} has CPUs {cpu_list.write(cell.cpus)} but no memory: "
                 f"they are counted with cell {target.id}"
             )
         provider_of[cell.id] = target.id
@@ -230,7 +231,7 @@ def _cpus_by_cell(
     if not homeless_cpus or len(cells) == 1:
         return by_cell, []
     return by_cell, [
-        f"CPUs {format_cpu_set(homeless_cpus)} are switched off and no NUMA cell names them: each "
+        f"CPUs {cpu_list.write(homeless_cpus)} are switched off and no NUMA cell names them: each "
         "is counted with its neighbour by number; switch them on once to see their cells"
     ]
 

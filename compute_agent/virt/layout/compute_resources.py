@@ -13,9 +13,7 @@ from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREF
 from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.cells import (
-    CellProvider,
     GuestCells,
-    PagePool,
     host_memory_mib,
     reserved_cpus,
     reserved_memory,
@@ -64,10 +62,21 @@ def root_provider(
     if options.is_nested:
         traits |= dict.fromkeys(known_cpu_traits(), False)
     else:
-        inventory |= _flat_inventory(topology, cpus, options)
+        file_backed = options.file_backed_memory_mib
+        inventory |= {
+            "VCPU": WantedRecord(len(cpus.shared_cpus), options.reserved_cpus, ratio=None),
+            "PCPU": WantedRecord(len(cpus.dedicated_cpus)),
+            "MEMORY_MB": WantedRecord(
+                file_backed or host_memory_mib(topology, options),
+                0 if file_backed else options.reserved_memory_mib,
+                ratio=None,
+            ),
+        }
         traits |= _traits_of_cpus(topology, inventory)
-    if not shared_disk and (disk := _disk(topology, options)):
-        inventory["DISK_GB"] = disk
+    if topology.disk is not None and not shared_disk:
+        reserved = -(-options.reserved_disk_mib // 1024) - (-options.image_cache_bytes // _GIB)
+        disk_gib = topology.disk.size_bytes // _GIB
+        inventory["DISK_GB"] = WantedRecord(disk_gib, reserved, ratio=None)
     traits |= {HW_NUMA_ROOT: False}
     return WantedProvider(
         ROOT,
@@ -86,9 +95,31 @@ def cell_providers(
     memory = reserved_memory(guest_cells.cells, options)
     host_cpus = reserved_cpus(guest_cells.cells, options.reserved_cpus)
     for cell in guest_cells.cells:
-        yield _cell(root_name, topology, cell, memory[cell.id], host_cpus[cell.id])
+        inventory = {
+            "VCPU": WantedRecord(len(cell.shared_cpus), host_cpus[cell.id], ratio=None),
+            "PCPU": WantedRecord(len(cell.dedicated_cpus)),
+            "MEMORY_MB": WantedRecord(cell.memory_mib, memory[cell.id], ratio=None),
+        }
+        traits = _traits_of_cpus(topology, inventory)
+        yield WantedProvider(
+            cell_key(cell.id),
+            names.cell_name(root_name, cell.id),
+            inventory=inventory,
+            units=_cpu_units(cell.dedicated_cpus),
+            traits=frozenset(t for t, present in traits.items() if present) | {HW_NUMA_ROOT},
+            absent_traits=frozenset(t for t, present in traits.items() if not present),
+        )
         for pool in cell.pools:
-            yield _pages(root_name, cell, pool)
+            unit = max(pool.size_kib // 1024, 1)
+            pages = WantedRecord(pool.total_mib, pool.reserved_mib, min_unit=unit, step_size=unit)
+            yield WantedProvider(
+                pages_key(cell.id, pool.size_kib),
+                names.pages_name(root_name, cell.id, pool.size_kib),
+                parent=cell_key(cell.id),
+                inventory={"MEMORY_MB": pages},
+                traits=frozenset({f"{PAGE_SIZE_PREFIX}{pool.size_kib}"}),
+                absent_prefixes=(PAGE_SIZE_PREFIX,),
+            )
 
 
 def check_reserves(
@@ -145,63 +176,6 @@ def clamp(provider: WantedProvider) -> tuple[WantedProvider, list[str], list[str
             record = record._replace(reserved=record.total)
         inventory[resource_class] = record
     return replace(provider, inventory=inventory), errors, warnings
-
-
-def _flat_inventory(
-    topology: HostTopology, cpus: GuestCpus, options: LayoutOptions
-) -> dict[str, WantedRecord]:
-    file_backed = options.file_backed_memory_mib
-    return {
-        "VCPU": WantedRecord(len(cpus.shared_cpus), options.reserved_cpus, ratio=None),
-        "PCPU": WantedRecord(len(cpus.dedicated_cpus)),
-        "MEMORY_MB": WantedRecord(
-            file_backed or host_memory_mib(topology, options),
-            0 if file_backed else options.reserved_memory_mib,
-            ratio=None,
-        ),
-    }
-
-
-def _disk(topology: HostTopology, options: LayoutOptions) -> WantedRecord | None:
-    if topology.disk is None:
-        return None
-    reserved = -(-options.reserved_disk_mib // 1024) - (-options.image_cache_bytes // _GIB)
-    return WantedRecord(topology.disk.size_bytes // _GIB, reserved, ratio=None)
-
-
-def _cell(
-    root_name: str, topology: HostTopology, cell: CellProvider, memory_reserved: int, host_cpus: int
-) -> WantedProvider:
-    inventory = {
-        "VCPU": WantedRecord(len(cell.shared_cpus), host_cpus, ratio=None),
-        "PCPU": WantedRecord(len(cell.dedicated_cpus)),
-        "MEMORY_MB": WantedRecord(cell.memory_mib, memory_reserved, ratio=None),
-    }
-    traits = _traits_of_cpus(topology, inventory)
-    return WantedProvider(
-        cell_key(cell.id),
-        names.cell_name(root_name, cell.id),
-        inventory=inventory,
-        units=_cpu_units(cell.dedicated_cpus),
-        traits=frozenset(t for t, present in traits.items() if present) | {HW_NUMA_ROOT},
-        absent_traits=frozenset(t for t, present in traits.items() if not present),
-    )
-
-
-def _pages(root_name: str, cell: CellProvider, pool: PagePool) -> WantedProvider:
-    unit = max(pool.size_kib // 1024, 1)
-    return WantedProvider(
-        pages_key(cell.id, pool.size_kib),
-        names.pages_name(root_name, cell.id, pool.size_kib),
-        parent=cell_key(cell.id),
-        inventory={
-            "MEMORY_MB": WantedRecord(
-                pool.total_mib, pool.reserved_mib, min_unit=unit, step_size=unit
-            )
-        },
-        traits=frozenset({f"{PAGE_SIZE_PREFIX}{pool.size_kib}"}),
-        absent_prefixes=(PAGE_SIZE_PREFIX,),
-    )
 
 
 def _cpu_units(dedicated_cpus: Iterable[int]) -> dict[str, tuple[str, ...]]:

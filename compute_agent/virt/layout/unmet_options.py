@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress, PciDevice
+from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.programs.printable import first_of
-from compute_agent.virt.cpu_sets import format_cpu_set
 from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.devices.nics import reported_ports, reports_nics
 from compute_agent.virt.layout.devices.vgpus import makers
@@ -82,9 +82,9 @@ def _shared_cpus(topology: HostTopology, options: LayoutOptions) -> Iterator[Unm
         yield UnmetOption(
             "compute",
             "cpu_shared_set",
-            f"names CPUs {format_cpu_set(absent)}, which this machine does not have; it has "
-            f"{format_cpu_set(present)}",
-            format_cpu_set(named_cpus & present) or format_cpu_set(topology.online_cpus),
+            f"names CPUs {cpu_list.write(absent)}, which this machine does not have; it has "
+            f"{cpu_list.write(present)}",
+            cpu_list.write(named_cpus & present) or cpu_list.write(topology.online_cpus),
         )
 
 
@@ -239,8 +239,8 @@ def _network_cells(topology: HostTopology, options: LayoutOptions) -> Iterator[U
             yield UnmetOption(
                 group,
                 "numa_nodes",
-                f"names NUMA cells {format_cpu_set(absent)}, which this machine does not have; it "
-                f"has {format_cpu_set(cells)}",
+                f"names NUMA cells {cpu_list.write(absent)}, which this machine does not have; it "
+                f"has {cpu_list.write(cells)}",
                 ",".join(map(str, sorted(named_cells & cells))),
             )
 

@@ -77,7 +77,11 @@ class LibvirtDriver(TopologyDriver):
         if self.unit_source is not None:
             self._bring_mdevs_back(self.unit_source)
         with self.same_reading():
-            self._check_hypervisor(self.hypervisor())
+            reading = self.hypervisor()
+            check_versions(reading)
+            host_traits.check_tpm(reading, self.settings.traits)
+            guest_cpu, host_cpu = self.settings.guest_cpu, reading.capabilities
+            self._ask(lambda: check_guest_cpu(self.connection, guest_cpu, host_cpu))
             super().init_host(host)
         if self._nodename != host:
             LOG.info(
@@ -263,13 +267,6 @@ class LibvirtDriver(TopologyDriver):
             return question()
         except DiscoveryError as error:
             raise errors.HypervisorUnavailable(f"{error}.") from error
-
-    def _check_hypervisor(self, reading: HypervisorReading) -> None:
-        check_versions(reading)
-        host_traits.check_tpm(reading, self.settings.traits)
-        self._ask(
-            lambda: check_guest_cpu(self.connection, self.settings.guest_cpu, reading.capabilities)
-        )
 
     def _ask(self, question: Callable[[], _Answer]) -> _Answer:
         try:

@@ -33,6 +33,7 @@ VIF_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
     "lxc": (),
 }
 """Models of network cards, by kind of guests."""
+VIOMMU_ARCHS: Final = {"intel": "x86_64", "smmuv3": "aarch64"}
 SOUND_MODELS: Final = ("SB16", "ES1370", "PCSPK", "AC97", "ICH6", "ICH9", "USB")
 TPM_MODELS: Final = {"tpm-tis": "TIS", "tpm-crb": "CRB"}
 TPM_VERSIONS: Final = {"1.2": "1_2", "2.0": "2_0"}
@@ -100,10 +101,19 @@ class TraitOptions:
 def host_traits(reading: HypervisorReading, options: TraitOptions) -> dict[str, bool]:
     """Return each trait that libvirt's facts decide, and whether the host has it, by name."""
     domains = reading.domain_capabilities
+    archs = _archs(reading)
+    vifs, sounds, viommus = list(VIF_MODELS[options.virt_type]), list(SOUND_MODELS), ["auto"]
+    if options.virt_type in ("kvm", "qemu") and _has(reading, IGB):
+        vifs.append("igb")
+    if _has(reading, VIRTIO_SOUND):
+        sounds.append("virtio")
+    if _has(reading, VIRTIO_IOMMU):
+        viommus.append("virtio")
+    viommus += [model for model, arch in VIOMMU_ARCHS.items() if arch in archs]
     traits = {
-        **_vif_models(reading, options),
-        **_viommu_models(reading),
-        **_sound_models(reading),
+        **_of("COMPUTE_NET_VIF_MODEL_", vifs),
+        **_of("COMPUTE_VIOMMU_MODEL_", viommus),
+        **_of("COMPUTE_SOUND_MODEL_", sounds),
         **_tpm(domains, options),
         "COMPUTE_NET_VIRTIO_PACKED": True,
     }
@@ -161,29 +171,6 @@ def check_tpm(reading: HypervisorReading, options: TraitOptions) -> None:
             "virtqemud), or set swtpm_enabled to False.",
             reading.hostname,
         )
-
-
-def _vif_models(reading: HypervisorReading, options: TraitOptions) -> dict[str, bool]:
-    models = set(VIF_MODELS[options.virt_type])
-    if options.virt_type in ("kvm", "qemu") and _has(reading, IGB):
-        models.add("igb")
-    return _of("COMPUTE_NET_VIF_MODEL_", models)
-
-
-def _viommu_models(reading: HypervisorReading) -> dict[str, bool]:
-    archs = _archs(reading)
-    models = {
-        "auto": True,
-        "intel": "x86_64" in archs,
-        "smmuv3": "aarch64" in archs,
-        "virtio": _has(reading, VIRTIO_IOMMU),
-    }
-    return _of("COMPUTE_VIOMMU_MODEL_", (name for name, present in models.items() if present))
-
-
-def _sound_models(reading: HypervisorReading) -> dict[str, bool]:
-    newer = ("VIRTIO",) if _has(reading, VIRTIO_SOUND) else ()
-    return _of("COMPUTE_SOUND_MODEL_", (*SOUND_MODELS, *newer))
 
 
 def _tpm(domains: Collection[DomainCapabilities], options: TraitOptions) -> dict[str, bool]:

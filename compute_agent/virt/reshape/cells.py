@@ -18,6 +18,7 @@ from compute_agent.virt.reshape.moves import (
     Situation,
     Unit,
     held_amount,
+    move_all,
     shift,
     used_amount,
 )
@@ -54,7 +55,10 @@ def move(
     if situation.layout.is_nested:
         _root_to_cells(situation, allocations, devices_of, ratios)
     else:
-        _cells_to_root(situation, allocations)
+        for uuid in _cell_uuids(situation):
+            for resource_class in CELL_CLASSES:
+                target = Unit(situation.identities.root, resource_class)
+                move_all(allocations, Unit(uuid, resource_class), target)
 
 
 def _cells(situation: Situation) -> Iterator[ProviderData]:
@@ -94,15 +98,6 @@ def _dedicate(situation: Situation, allocations: Allocations, devices_of: Device
             amount = min(cpus_left, held_amount(record, Unit(uuid, "VCPU")))
             shift(record, Unit(uuid, "VCPU"), Unit(uuid, "PCPU"), amount)
             cpus_left -= amount
-
-
-def _cells_to_root(situation: Situation, allocations: Allocations) -> None:
-    root_uuid = situation.identities.root
-    for uuid in _cell_uuids(situation):
-        for _consumer, record in sorted(allocations.items()):
-            for resource_class in CELL_CLASSES:
-                source = Unit(uuid, resource_class)
-                shift(record, source, Unit(root_uuid, resource_class), held_amount(record, source))
 
 
 def _root_to_cells(

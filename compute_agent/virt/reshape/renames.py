@@ -13,7 +13,6 @@ may have been edited half and lack classes already of which something is still h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from enum import Enum, auto
 from types import MappingProxyType
 
 from compute_agent.provider_tree.inventory import Inventory, other_spelling
@@ -38,13 +37,6 @@ def move(situation: Situation, allocations: Allocations) -> None:
     """Edit `allocations` in place."""
     for source, target in _renamings(situation, held_by_provider(allocations)):
         move_all(allocations, source, target)
-
-
-class _Kind(Enum):
-    """What a class of a device counts."""
-
-    VGPU = auto()
-    PCI = auto()
 
 
 def _renamings(
@@ -90,9 +82,9 @@ def _pairs(
         rc for rc in lost_classes if rc not in {old for old, _new in respelt_pairs}
     ]
     remaining_news = [rc for rc in new_classes if rc not in {new for _old, new in respelt_pairs}]
-    for kind in _Kind:
-        olds = [rc for rc in remaining_classes if _kind(rc, situation, wanted_provider) is kind]
-        news = [rc for rc in remaining_news if _kind(rc, situation, wanted_provider) is kind]
+    for is_pci in (False, True):
+        olds = [rc for rc in remaining_classes if _is_pci(rc, situation, wanted_provider) is is_pci]
+        news = [rc for rc in remaining_news if _is_pci(rc, situation, wanted_provider) is is_pci]
         if len(olds) != 1 or len(news) != 1:
             continue
         old, new = olds[0], news[0]
@@ -104,19 +96,19 @@ def _pairs(
             yield old, new
 
 
-def _kind(
+def _is_pci(
     resource_class: str, situation: Situation, wanted_provider: WantedProvider
-) -> _Kind | None:
-    """None: other classes never take the place of this one."""
+) -> bool | None:
+    """Whether it counts whole devices, or else vGPUs; None: no other class takes its place."""
     if resource_class.startswith(_NEVER):
         return None
     if resource_class.startswith(_WHOLE_DEVICES):
-        return _Kind.PCI
+        return True
     traits = wanted_provider.traits
     if resource_class not in wanted_provider.inventory:
         uuid = situation.identities.uuids[wanted_provider.key]
         traits = situation.tree.data(uuid).traits if situation.tree.exists(uuid) else traits
-    return _Kind.PCI if MANAGED in traits else _Kind.VGPU
+    return MANAGED in traits
 
 
 def _may_be(old_class: str, situation: Situation, functions: Collection[str]) -> bool:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent import errors
-from compute_agent.virt.cpu_sets import CpuSets, format_cpu_set, guest_cpus, parse_cpu_set
+from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.virt.cpu_sets import CpuSets, guest_cpus, parse_cpu_set
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_a_wrong_set_is_refused_naming_the_option_and_the_value(text: str) -> No
 
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_a_set_written_out_reads_back_equal(cpus: set[int]) -> None:
-    assert parse_cpu_set(format_cpu_set(cpus), "x") == cpus
+    assert parse_cpu_set(cpu_list.write(cpus), "x") == cpus
 
 
 def test_overlapping_sets_are_refused_naming_the_common_cpus() -> None:

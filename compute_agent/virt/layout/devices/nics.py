@@ -33,6 +33,7 @@ OUR_NIC_ROOT = "CUSTOM_NIC_ROOT"
 INFINIBAND = "CUSTOM_NIC_INFINIBAND"
 PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
 VF_CLASS = "SRIOV_NET_VF"
+BANDWIDTH_CLASSES = ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
 
 OFFLOADS: Mapping[str, str] = {
     "gro": "GRO",
@@ -173,12 +174,17 @@ def _port(
     networks = networks or {spec.physical_network or "" for spec in specs.values()}
     present = {trait for trait, has in traits.items() if has}
     present.update(physnet_trait(network) for network in networks)
-    bandwidth = _bandwidth(port, options.bandwidth_share) if options.report_bandwidth else {}
+    inventory = {}
+    if vfs:
+        inventory[VF_CLASS] = WantedRecord(len(vfs), sum(vf.in_use_by_host for vf in vfs))
+    bandwidth = int((port.speed_mbps or 0) * 1000 * options.bandwidth_share)
+    if options.report_bandwidth and bandwidth > 0:
+        inventory |= dict.fromkeys(BANDWIDTH_CLASSES, WantedRecord(bandwidth))
     return WantedProvider(
         port.address,
         names.pci_name(root_name, port.address),
         parent=parent,
-        inventory=_vf_inventory(vfs) | bandwidth,
+        inventory=inventory,
         traits=frozenset(present),
         absent_traits=frozenset({MANAGED, *(t for t, has in traits.items() if not has)}),
         # without a mapping an operator may have put the network there by hand
@@ -189,22 +195,6 @@ def _port(
             function for function, spec in specs.items() if not spec.is_managed
         ),
     )
-
-
-def _vf_inventory(vfs: Sequence[NicVf]) -> dict[str, WantedRecord]:
-    if not vfs:
-        return {}
-    return {VF_CLASS: WantedRecord(len(vfs), sum(vf.in_use_by_host for vf in vfs))}
-
-
-def _bandwidth(port: NicPort, share: float) -> dict[str, WantedRecord]:
-    total = int((port.speed_mbps or 0) * 1000 * share)
-    if total <= 0:
-        return {}
-    return {
-        resource_class: WantedRecord(total)
-        for resource_class in ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
-    }
 
 
 def _offloads(port: NicPort) -> dict[str, bool]:
