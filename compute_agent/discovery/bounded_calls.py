@@ -223,7 +223,13 @@ class BoundedCalls:
             call.function = None
             self._end(call, inbox)
             if call.given_up:
-                self._log_late_return(call)
+                seconds = time.monotonic() - call.began
+                LOG.info("%s: %s returned after %.0f s.", self.source, call.name, seconds)
+                try:
+                    self.on_return(f"{self.source}: {call.name} returned")
+                except Exception:
+                    what_follows = "%s: the work that follows call %s failed."
+                    LOG.exception(what_follows, self.source, call.name)
             del call
 
     def _end(self, call: _Call, inbox: SimpleQueue[_Call]) -> None:
@@ -236,14 +242,6 @@ class BoundedCalls:
             if self._one_at_a_time or call.given_up:
                 self._condition.notify_all()
             _wake(call)
-
-    def _log_late_return(self, call: _Call) -> None:
-        seconds = time.monotonic() - call.began
-        LOG.info("%s: %s returned after %.0f s.", self.source, call.name, seconds)
-        try:
-            self.on_return(f"{self.source}: {call.name} returned")
-        except Exception:
-            LOG.exception("%s: the work that follows call %s failed.", self.source, call.name)
 
 
 def _wake(call: _Call) -> None:

@@ -150,6 +150,10 @@ class PciDevice:
     def is_vf(self) -> bool:
         return self.physfn is not None
 
+    @property
+    def kind(self) -> str:
+        return "VF" if self.is_vf else "PF" if self.is_pf else "PCI"
+
 
 @dataclass(frozen=True, slots=True)
 class NicVf:

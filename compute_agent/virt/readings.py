@@ -108,7 +108,7 @@ def _pci_device(device: PciDevice) -> dict[str, Any]:
         "vendor_id": device.vendor_id,
         "product_id": device.product_id,
         "numa_node": device.numa_node,
-        "dev_type": "type-VF" if device.is_vf else "type-PF" if device.is_pf else "type-PCI",
+        "dev_type": f"type-{device.kind}",
         "parent_addr": device.physfn,
         "pcie_root": device.bridges[0] if device.bridges else None,
     }

@@ -187,14 +187,7 @@ class TopologyDriver(ComputeDriver):
         kept_records = apply_layout(
             provider_tree, situation.layout, situation.identities, ratios, held_units
         )
-        self._log_once(
-            nodename,
-            kept=frozenset(
-                f"{k.provider} no longer has {k.resource_class}, of which {k.amount} are still "
-                "allocated: these stay, reserved, until they are released"
-                for k in kept_records
-            ),
-        )
+        self._log_once(nodename, kept=frozenset(kept_records))
         self._asked_others[nodename] = self._pass.was_asked
 
     def capabilities_as_traits(self) -> dict[str, bool]:

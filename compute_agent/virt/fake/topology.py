@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compute_agent.discovery.facts import (
@@ -17,7 +18,6 @@ from compute_agent.discovery.facts import (
     NicPort,
     NicVf,
     NumaCell,
-    PciAddress,
     PciDevice,
     PhysicalGpu,
     pci_address,
@@ -49,20 +49,30 @@ class MachineSize:
 def fake_topology(hostname: str, size: MachineSize) -> HostTopology:
     """Build a machine: hyper-threaded CPUs, GPUs and NICs spread over the cells in turn."""
     cells = tuple(_cell(cell, size) for cell in range(size.cells))
-    cards, ports, functions = _nics(size)
-    gpus = tuple(_gpu(index, size) for index in range(size.gpus))
     cpus = tuple(cpu for cell in cells for cpu in cell.cpus)
+    gpus = tuple(_gpu(index, size) for index in range(size.gpus))
+    functions = [
+        PciDevice(gpu.address, *_GPU_IDS, "030200", numa_node=gpu.numa_node) for gpu in gpus
+    ]
+    cards: list[NicCard] = []
+    ports: list[NicPort] = []
+    for nic in range(size.nics if size.pfs_per_nic else 0):
+        own = [_port(nic, function, size) for function in range(size.pfs_per_nic)]
+        addresses = tuple(port.address for port in own)
+        cards.append(NicCard(addresses[0], addresses, own[0].numa_node, mac=own[0].mac))
+        ports.extend(own)
+        functions.extend(function for port in own for function in _port_functions(port))
     return HostTopology(
         hostname=hostname,
         cells=cells,
-        cpus=tuple(_cpu(cpu, size) for cpu in cpus),
+        cpus=tuple(_cpu(cpu, len(cpus)) for cpu in cpus),
         online_cpus=cpus,
         present_cpus=cpus,
         cpu_model=CpuModel("x86_64", "GenuineIntel", "Fake CPU", _FLAGS),
         memory_kib=sum(cell.memory_kib for cell in cells),
-        pci_devices=tuple(sorted([*functions, *map(_gpu_function, gpus)], key=lambda d: d.address)),
-        nics=ports,
-        nic_cards=cards,
+        pci_devices=tuple(sorted(functions, key=lambda device: device.address)),
+        nics=tuple(ports),
+        nic_cards=tuple(cards),
         gpus=gpus,
         disk=DiskStore("/fake", size.disk_gib * _GIB) if size.disk_gib else None,
     )
@@ -80,11 +90,9 @@ def _cell(cell: int, size: MachineSize) -> NumaCell:
     )
 
 
-def _cpu(cpu: CpuId, size: MachineSize) -> Cpu:
-    core = cpu // 2
-    last = size.cells * size.cpus_per_cell
-    siblings = tuple(CpuId(c) for c in (2 * core, 2 * core + 1) if c < last)
-    return Cpu(cpu, siblings)
+def _cpu(cpu: CpuId, count: int) -> Cpu:
+    first = cpu // 2 * 2
+    return Cpu(cpu, tuple(CpuId(thread) for thread in (first, first + 1) if thread < count))
 
 
 def _gpu(index: int, size: MachineSize) -> PhysicalGpu:
@@ -100,74 +108,31 @@ def _gpu(index: int, size: MachineSize) -> PhysicalGpu:
     )
 
 
-def _gpu_function(gpu: PhysicalGpu) -> PciDevice:
-    return PciDevice(gpu.address, *_GPU_IDS, "030200", numa_node=gpu.numa_node)
-
-
-def _nics(
-    size: MachineSize,
-) -> tuple[tuple[NicCard, ...], tuple[NicPort, ...], tuple[PciDevice, ...]]:
-    cards: list[NicCard] = []
-    ports: list[NicPort] = []
-    functions: list[PciDevice] = []
-    for nic in range(size.nics):
-        node = CellId(nic % size.cells)
-        bus = 0x80 + nic
-        card_ports = [_port(bus, function, nic, node, size) for function in range(size.pfs_per_nic)]
-        if not card_ports:
-            continue
-        ports.extend(card_ports)
-        functions.extend(f for port in card_ports for f in _port_functions(port, node))
-        addresses = tuple(port.address for port in card_ports)
-        cards.append(NicCard(addresses[0], addresses, node, mac=card_ports[0].mac))
-    return tuple(cards), tuple(ports), tuple(functions)
-
-
-def _port(bus: int, function: int, nic: int, node: CellId, size: MachineSize) -> NicPort:
-    # eight functions to a device; more ports than that continue on the next device of the bus
-    address = pci_address(f"{bus:x}:{function // 8:02x}.{function % 8}")
-    vfs = tuple(
-        NicVf(_vf_address(bus, function, vf, size), vf, None, in_use_by_host=False)
-        for vf in range(size.vfs_per_pf)
-    )
+def _port(nic: int, function: int, size: MachineSize) -> NicPort:
+    bus = 0x80 + nic
+    vfs = []
+    for index in range(size.vfs_per_pf):
+        # VFs of all ports of a card share a bus of their own domain, numbered through
+        number = function * size.vfs_per_pf + index
+        address = f"{number // 256 + 1:x}:{bus:x}:{number // 8 % 32:x}.{number % 8}"
+        vfs.append(NicVf(pci_address(address), index, None, in_use_by_host=False))
     return NicPort(
-        address,
+        # eight functions to a device; more ports than that continue on the next device of the bus
+        pci_address(f"{bus:x}:{function // 8:02x}.{function % 8}"),
         *_NIC_IDS,
-        numa_node=node,
+        numa_node=CellId(nic % size.cells),
         names=(f"enp{bus}s0f{function}",),
         mac=f"02:00:00:00:{nic:02x}:{function:02x}",
         mac_permanent=True,
         speed_mbps=25000,
         is_pf=True,
-        vfs=vfs,
+        vfs=tuple(vfs),
     )
 
 
-def _vf_address(bus: int, function: int, vf: int, size: MachineSize) -> PciAddress:
-    # VFs of all ports of a card share a bus of their own domain, numbered through
-    number = function * size.vfs_per_pf + vf
-    return pci_address(f"{number // 256 + 1:x}:{bus:x}:{number // 8 % 32:x}.{number % 8}")
-
-
-def _port_functions(port: NicPort, node: CellId) -> list[PciDevice]:
+def _port_functions(port: NicPort) -> Iterator[PciDevice]:
     vfs = tuple(vf.address for vf in port.vfs)
-    whole = PciDevice(
-        port.address,
-        *_NIC_IDS,
-        "020000",
-        numa_node=node,
-        total_vfs=max(len(vfs), 1),
-        vfs=vfs,
-    )
-    parts = [
-        PciDevice(
-            vf,
-            port.vendor_id,
-            "1889",
-            "020000",
-            numa_node=node,
-            physfn=port.address,
-        )
-        for vf in vfs
-    ]
-    return [whole, *parts]
+    node = port.numa_node
+    yield PciDevice(port.address, *_NIC_IDS, "020000", node, total_vfs=max(len(vfs), 1), vfs=vfs)
+    for vf in vfs:
+        yield PciDevice(vf, port.vendor_id, "1889", "020000", node, physfn=port.address)

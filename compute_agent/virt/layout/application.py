@@ -123,19 +123,6 @@ def is_cell(provider: ProviderData, root_name: str) -> bool:
     )
 
 
-def is_of_layout(resource_class: str) -> bool:
-    """Whether a layout may report the class on the root and on cells."""
-    return resource_class in LAYOUT_CLASSES or resource_class.startswith(PMEM_CLASSES)
-
-
-class KeptInventory(NamedTuple):
-    """A record that stays only because it is held."""
-
-    provider: str
-    resource_class: str
-    amount: int
-
-
 class Ratios(NamedTuple):
     """Overcommit by options, and what a class moves along with when its provider changes."""
 
@@ -161,13 +148,13 @@ def apply_layout(
     identities: Identities,
     ratios: Ratios,
     held_units: HeldUnits,
-) -> tuple[KeptInventory, ...]:
+) -> list[str]:
     """Edit `tree` in place.
 
     :param held_units: what consumers hold of a provider; asked only about what would be taken away.
-    :returns: what stays because it is held, in the order of the tree.
+    :returns: a sentence for each record that stays only because it is held.
     """
-    kept_records: list[KeptInventory] = []
+    kept_records: list[str] = []
     _place_known(tree, layout, identities)
     for wanted_provider in layout.providers:
         uuid = identities.uuids[wanted_provider.key]
@@ -176,7 +163,7 @@ def apply_layout(
             tree.new_child(name, identities.uuids[wanted_provider.parent], uuid=uuid)
         kept_records.extend(_write(tree, uuid, wanted_provider, ratios, held_units))
     kept_records.extend(_take_away(tree, layout, identities, held_units))
-    return tuple(kept_records)
+    return kept_records
 
 
 def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities) -> None:
@@ -184,33 +171,24 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
 
     Cards may have swapped their slots, so the names are all given up before they are given out.
     """
-    known_providers = [w for w in layout.children if w.key in identities.known_keys]
+    uuids = identities.uuids
     renamed_providers = [
-        w for w in known_providers if tree.data(identities.uuids[w.key]).name != w.name
+        (w, tree.data(uuids[w.key]).name)
+        for w in layout.children
+        if w.key in identities.known_keys and tree.data(uuids[w.key]).name != w.name
     ]
-    olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed_providers}
-    for wanted_provider in renamed_providers:
-        tree.rename(
-            identities.uuids[wanted_provider.key], f"~{identities.uuids[wanted_provider.key]}"
-        )
-    for wanted_provider in renamed_providers:
-        uuid = identities.uuids[wanted_provider.key]
-        name = (
-            wanted_provider.name
-            if not tree.exists(wanted_provider.name)
-            else olds[wanted_provider.key]
-        )
-        tree.rename(uuid, _free_name(tree, name, wanted_provider.key))
-    for wanted_provider in layout.children:
-        uuid, parent = (
-            identities.uuids[wanted_provider.key],
-            identities.uuids[wanted_provider.parent],
-        )
+    for wanted, _old_name in renamed_providers:
+        tree.rename(uuids[wanted.key], f"~{uuids[wanted.key]}")
+    for wanted, old_name in renamed_providers:
+        name = old_name if tree.exists(wanted.name) else wanted.name
+        tree.rename(uuids[wanted.key], _free_name(tree, name, wanted.key))
+    for wanted in layout.children:
+        uuid, parent = uuids[wanted.key], uuids[wanted.parent]
         if not tree.exists(parent):
-            above = layout.provider(wanted_provider.parent)
+            above = layout.provider(wanted.parent)
             name = _free_name(tree, above.name, above.key)
-            tree.new_child(name, identities.uuids[above.parent], uuid=parent)
-        if wanted_provider.key in identities.known_keys and tree.data(uuid).parent_uuid != parent:
+            tree.new_child(name, uuids[above.parent], uuid=parent)
+        if wanted.key in identities.known_keys and tree.data(uuid).parent_uuid != parent:
             tree.move(uuid, parent)
 
 
@@ -227,7 +205,7 @@ def _write(
     wanted_provider: WantedProvider,
     ratios: Ratios,
     held_units: HeldUnits,
-) -> list[KeptInventory]:
+) -> list[str]:
     provider = tree.data(uuid)
     units = {
         rc: names for rc, names in wanted_provider.units.items() if rc in wanted_provider.inventory
@@ -243,7 +221,12 @@ def _write(
     gone_classes = {
         rc: record
         for rc, record in provider.inventory.items()
-        if rc not in inventory and (wanted_provider.address is not None or is_of_layout(rc))
+        if rc not in inventory
+        and (
+            wanted_provider.address is not None
+            or rc in LAYOUT_CLASSES
+            or rc.startswith(PMEM_CLASSES)
+        )
     }
     leftover = _held_records(gone_classes, held_units(uuid)) if gone_classes else {}
     tree.update_inventory(uuid, {**inventory, **leftover})
@@ -268,9 +251,7 @@ def _write(
     owner = () if wanted_provider.is_root else (OWNER_NOVA,)
     tree.add_traits(uuid, *sorted(wanted_provider.traits), *owner)
     tree.remove_traits(uuid, *absent)
-    return [
-        KeptInventory(provider.name, rc, int(record["total"])) for rc, record in leftover.items()
-    ]
+    return _sentences(provider, leftover)
 
 
 def _stored_record(
@@ -334,9 +315,9 @@ def _record(
 
 def _take_away(
     tree: ProviderTree, layout: HostLayout, identities: Identities, held_units: HeldUnits
-) -> list[KeptInventory]:
+) -> list[str]:
     """Remove owned providers that are no longer wanted, children first."""
-    kept_records: list[KeptInventory] = []
+    kept_records: list[str] = []
     wanted_uuids = set(identities.uuids.values())
     for provider in reversed(list(descendants(tree, identities.root))):
         if provider.uuid in wanted_uuids or not is_owned(provider, layout.root.name):
@@ -350,11 +331,8 @@ def _take_away(
         tree.update_inventory(provider.uuid, leftover)
         tree.update_resources(provider.uuid, {})
         tree.add_traits(provider.uuid, CUSTOM_DEVICE_MISSING)
-        kept_records.extend(
-            KeptInventory(provider.name, rc, int(record["total"]))
-            for rc, record in leftover.items()
-        )
-    return kept_records[::-1]
+        kept_records.extend(_sentences(provider, leftover))
+    return kept_records
 
 
 def _held_records(
@@ -371,3 +349,11 @@ def _held_records(
         for rc, record in records.items()
         if held_amounts.get(rc)
     }
+
+
+def _sentences(provider: ProviderData, leftover: Inventory) -> list[str]:
+    return [
+        f"{provider.name} no longer has {rc}, of which {record['total']} are still allocated: "
+        "these stay, reserved, until they are released"
+        for rc, record in leftover.items()
+    ]

@@ -107,7 +107,8 @@ def _merged_cells(cells: Sequence[NumaCell]) -> tuple[dict[int, int], tuple[str,
     for cell in cells:
         target = cell
         if not cell.memory_kib and with_memory:
-            target = _nearest(cell, with_memory)
+            distances = dict(cell.distances)
+            target = min(with_memory, key=lambda other: (distances.get(other.id, 255), other.id))
             warnings.append(
                 f"NUMA cell {cell.id} has CPUs {cpu_list.write(cell.cpus)} but no memory: "
                 f"they are counted with cell {target.id}"
@@ -126,7 +127,9 @@ def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> di
     reserved_mib = options.reserved_memory_mib
     if reserved_mib >= total:
         # more than there is: the check of reserve against total reports it for each cell
-        return _excessive_reserve(cells, reserved_mib, total)
+        reserved = {cell.id: cell.memory_mib for cell in cells}
+        reserved[cells[0].id] += reserved_mib - total
+        return reserved
     return _in_proportion(reserved_mib, cells)
 
 
@@ -198,19 +201,6 @@ def _cores(cpus: Sequence[int], cpus_by_id: Mapping[int, Cpu]) -> list[dict[str,
     """Return the cores of a cell, with the L3 cache of each, which its lowest CPU names."""
     cores = {cpus_by_id[cpu].siblings: cpus_by_id[cpu].l3 for cpu in cpus if cpu in cpus_by_id}
     return [{"cpus": list(siblings), "l3": l3} for siblings, l3 in cores.items()]
-
-
-def _excessive_reserve(
-    cells: Sequence[CellProvider], wanted_mib: int, total: int
-) -> dict[int, int]:
-    reserved = {cell.id: cell.memory_mib for cell in cells}
-    reserved[cells[0].id] += wanted_mib - total
-    return reserved
-
-
-def _nearest(cell: NumaCell, candidates: Sequence[NumaCell]) -> NumaCell:
-    distance = dict(cell.distances)
-    return min(candidates, key=lambda other: (distance.get(other.id, 255), other.id))
 
 
 def _cpus_by_cell(

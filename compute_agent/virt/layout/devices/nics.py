@@ -61,8 +61,11 @@ _VNIC_TYPES = ("DIRECT", "DIRECT_PHYSICAL", "MACVTAP", "VDPA")
 
 def reports_nics(options: NicOptions, *, is_nested: bool) -> bool:
     """Whether cards become providers at all: in the flat layout only on request."""
-    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
-    return counts_vfs or options.report_bandwidth
+    return _counts_vfs(options, is_nested=is_nested) or options.report_bandwidth
+
+
+def _counts_vfs(options: NicOptions, *, is_nested: bool) -> bool:
+    return options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
 
 
 def physnet_trait(network: str) -> str:
@@ -124,7 +127,7 @@ def lay_out_nics(
     nic_cards = topology.nic_cards
     if len(ports) > len(topology.nics):
         nic_cards = cards(ports.values(), topology.pci_devices)
-    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
+    counts_vfs = _counts_vfs(options, is_nested=is_nested)
     keys = _card_keys(nic_cards)
     root_trait = NIC_ROOT if NIC_ROOT in standard_traits() else OUR_NIC_ROOT
     for card in nic_cards:

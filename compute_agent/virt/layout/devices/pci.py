@@ -64,16 +64,14 @@ def matches(topology: HostTopology, options: PciOptions) -> dict[PciAddress, Dev
     for nic in (*topology.nics, *topology.infiniband_ports):
         interfaces[nic.address] = nic.names
         interfaces.update({vf.address: (vf.netdev,) for vf in nic.vfs if vf.netdev})
-    found_specs = (
-        (device.address, spec)
+    first_specs = (
+        (
+            device.address,
+            next((s for s in specs if s.matches(device, interfaces.get(device.address, ()))), None),
+        )
         for device in topology.pci_devices
-        for spec in specs
-        if spec.matches(device, interfaces.get(device.address, ()))
     )
-    first_specs: dict[PciAddress, DeviceSpec] = {}
-    for address, spec in found_specs:
-        first_specs.setdefault(address, spec)
-    return first_specs
+    return {address: spec for address, spec in first_specs if spec is not None}
 
 
 def claimed_devices(
@@ -183,8 +181,7 @@ def _contradiction(address: PciAddress, group: Sequence[GuestDevice]) -> str | N
             f"[pci]device_spec gives the VFs of {address} different classes or traits "
             f"({listed_kinds}); they are counted on one provider and must be the same"
         )
-    one_time = [claim for claim in group if claim.spec.one_time_use and claim.device.is_vf]
-    if one_time:
+    if any(claim.spec.one_time_use and claim.device.is_vf for claim in group):
         return (
             f"[pci]device_spec marks the VFs of {address} one_time_use, which is only possible "
             "for whole devices and PFs"
@@ -205,23 +202,14 @@ def _way_apart(group: Sequence[GuestDevice]) -> str:
     )
 
 
-def _type_trait(group: Sequence[GuestDevice]) -> str:
-    """Return the trait of a provider's type, which an alias may ask for as `device_type`."""
-    device = group[0].device
-    if all(claim.device.vdpa is not None for claim in group):
-        # A VF gets its vDPA device while the host runs; until all have one they count as VFs.
-        return f"{DEVICE_TYPE_PREFIX}VDPA"
-    if device.is_vf:
-        return f"{DEVICE_TYPE_PREFIX}VF"
-    return f"{DEVICE_TYPE_PREFIX}{'PF' if device.is_pf else 'PCI'}"
-
-
 def _provider(
     name: str, address: PciAddress, group: Sequence[GuestDevice], parent: str
 ) -> WantedProvider:
     first = group[0]
     flags = {MANAGED: True, **first.flags}
     known_traits = usable(flags)
+    # A VF gets its vDPA device while the host runs; until all have one they count as VFs.
+    kind = "VDPA" if all(claim.device.vdpa is not None for claim in group) else first.device.kind
     return WantedProvider(
         address,
         name,
@@ -231,7 +219,8 @@ def _provider(
                 len(group), keep_reserved=True, reserve_when_held=first.spec.one_time_use
             )
         },
-        traits=usable([*first.spec.traits, _type_trait(group)])
+        # an alias may ask for the trait of the type as `device_type`
+        traits=usable([*first.spec.traits, f"{DEVICE_TYPE_PREFIX}{kind}"])
         | frozenset(t for t in known_traits if flags[t]),
         absent_traits=frozenset(t for t in known_traits if not flags[t]),
         absent_prefixes=(DEVICE_TYPE_PREFIX,),
