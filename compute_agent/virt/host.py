@@ -136,12 +136,10 @@ class LocalMachine:
                 LOG.warning("NVML stays open until the process ends: %s.", error)
 
     def _look(self, hostname: str) -> HostTopology:
-        if self._capture is None:
-            return self._with_pmem(self._discovery.discover(self._disk, hostname=hostname))
-        with_nvml = self._conf.gpu.nvml == "auto"
-        return capture.replay(self._capture, hostname, with_nvml=with_nvml)
-
-    def _with_pmem(self, topology: HostTopology) -> HostTopology:
+        if self._capture is not None:
+            with_nvml = self._conf.gpu.nvml == "auto"
+            return capture.replay(self._capture, hostname, with_nvml=with_nvml)
+        topology = self._discovery.discover(self._disk, hostname=hostname)
         if not self._conf.libvirt.pmem_namespaces:
             return topology
         namespaces, fault = storage.list_namespaces()

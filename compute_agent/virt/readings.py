@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from compute_agent.discovery.facts import CellId, CpuId, HostTopology, PciDevice
+from compute_agent.discovery.facts import CellId, CpuId, HostTopology
 from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
@@ -63,7 +63,18 @@ def available_resource(topology: HostTopology, options: LayoutOptions) -> dict[s
         "numa_topology": json.dumps(cell_facts(topology, cpus, options)),
         "gpus": gpu_facts(topology),
         "pci_passthrough_devices": json.dumps(
-            [_pci_device(device) for device in topology.pci_devices]
+            [
+                {
+                    "address": device.address,
+                    "vendor_id": device.vendor_id,
+                    "product_id": device.product_id,
+                    "numa_node": device.numa_node,
+                    "dev_type": f"type-{device.kind}",
+                    "parent_addr": device.physfn,
+                    "pcie_root": device.bridges[0] if device.bridges else None,
+                }
+                for device in topology.pci_devices
+            ]
         ),
     }
 
@@ -99,16 +110,4 @@ def _cpu_topology(topology: HostTopology) -> dict[str, int]:
         "sockets": max(map(len, sockets.values()), default=1),
         "cores": max(map(len, cores.values()), default=1),
         "threads": max((len(cpu.siblings) for cpu in topology.cpus), default=1),
-    }
-
-
-def _pci_device(device: PciDevice) -> dict[str, Any]:
-    return {
-        "address": device.address,
-        "vendor_id": device.vendor_id,
-        "product_id": device.product_id,
-        "numa_node": device.numa_node,
-        "dev_type": f"type-{device.kind}",
-        "parent_addr": device.physfn,
-        "pcie_root": device.bridges[0] if device.bridges else None,
     }

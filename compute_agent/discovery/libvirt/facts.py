@@ -91,7 +91,6 @@ class PciNodeDevice:
     """libvirt's: pci_0000_81_00_0."""
     function: PciDevice
     """It may have VFs that are not listed, and it never has a vDPA device."""
-    driver: str | None = None
     mdev_types: tuple[MdevType, ...] = ()
     serial: str | None = None
     """Serial number of the vital product data."""

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 from compute_agent.discovery.facts import (
     CellId,
     Cpu,
-    CpuId,
     CpuModel,
     GpuVf,
     HostTopology,
@@ -93,7 +92,9 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         online_cpus=libvirt.online_cpus or sysfs.online_cpus,
         present_cpus=sysfs.present_cpus,
         cpu_model=_cpu_model(libvirt.cpu_model, sysfs.cpu_model),
-        memory_kib=_memory_kib(libvirt, sysfs),
+        # a container shows all memory of the machine to libvirt, which adds that of the NUMA nodes
+        # up, and gets 0 on a kernel without NUMA
+        memory_kib=min(libvirt.memory_kib or sysfs.memory_kib, sysfs.memory_kib),
         pci_devices=functions,
         nics=ports,
         infiniband_ports=_join_devices(
@@ -128,34 +129,25 @@ def _cpu_model(libvirt: CpuModel, sysfs: CpuModel) -> CpuModel:
     )
 
 
-def _memory_kib(libvirt: HostTopology, sysfs: HostTopology) -> int:
-    """Return the smaller memory: a container shows all of the machine's to libvirt.
-
-    libvirt adds the memory of the NUMA nodes up, and gets 0 on a kernel without NUMA.
-    """
-    return min(libvirt.memory_kib or sysfs.memory_kib, sysfs.memory_kib)
-
-
 def _cells(libvirt: HostTopology, sysfs: HostTopology) -> tuple[NumaCell, ...]:
     if not libvirt.cells:
         return sysfs.cells
     cells_by_id = {cell.id: cell for cell in sysfs.cells}
     return tuple(
-        replace(
-            cell,
-            huge_pages=cell.huge_pages or cells_by_id[cell.id].huge_pages,
-            distances=cell.distances or cells_by_id[cell.id].distances,
-            gpu_memory_of=cells_by_id[cell.id].gpu_memory_of,
-            offline_cpus=_offline(cell, cells_by_id[cell.id]),
-        )
-        if cell.id in cells_by_id
-        else cell
+        _cell(cell, cells_by_id[cell.id]) if cell.id in cells_by_id else cell
         for cell in libvirt.cells
     )
 
 
-def _offline(cell: NumaCell, sysfs_cell: NumaCell) -> tuple[CpuId, ...]:
-    return tuple(sorted({*cell.offline_cpus, *sysfs_cell.offline_cpus}.difference(cell.cpus)))
+def _cell(libvirt: NumaCell, sysfs: NumaCell) -> NumaCell:
+    offline_cpus = {*libvirt.offline_cpus, *sysfs.offline_cpus}.difference(libvirt.cpus)
+    return replace(
+        libvirt,
+        huge_pages=libvirt.huge_pages or sysfs.huge_pages,
+        distances=libvirt.distances or sysfs.distances,
+        gpu_memory_of=sysfs.gpu_memory_of,
+        offline_cpus=tuple(sorted(offline_cpus)),
+    )
 
 
 # -- devices ----------------------------------------------------------------------------------

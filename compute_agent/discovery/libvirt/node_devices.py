@@ -208,7 +208,6 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
     return PciNodeDevice(
         name=name,
         function=function,
-        driver=root.findtext("driver/name"),
         mdev_types=_mdev_types(pci),
         serial=identity(
             pci.findtext("capability[@type='vpd']/fields[@access='readonly']/serial_number")

@@ -56,7 +56,13 @@ def discover(machine: Machine, cpus: Cpus, memory_kib: int) -> tuple[NumaCell, .
             f"{machine.sys.path(NODES)}"
         )
     if cells:
-        _compare(machine, cells, memory_kib)
+        # they differ in containers, and in guests with memory plugged in
+        together = sum(cell.memory_kib for cell in cells)
+        if abs(together - memory_kib) * TOLERANCE > memory_kib:
+            machine.warn(
+                f"the nodes in {machine.sys.path(NODES)} have {together} KiB of memory together,"
+                f" {machine.proc.path(memory.MEMINFO)} has {memory_kib} KiB; both are kept"
+            )
         return cells
     huge = memory.huge_pages(machine, memory.HOST_HUGE_PAGES)
     distances = ((CellId(0), 10),)
@@ -65,16 +71,6 @@ def discover(machine: Machine, cpus: Cpus, memory_kib: int) -> tuple[NumaCell, .
             CellId(0), online, memory_kib, huge, distances, offline_cpus=tuple(sorted(offline))
         ),
     )
-
-
-def _compare(machine: Machine, cells: tuple[NumaCell, ...], memory_kib: int) -> None:
-    """Warn where nodes and host differ: in containers, and guests with memory plugged in."""
-    together = sum(cell.memory_kib for cell in cells)
-    if abs(together - memory_kib) * TOLERANCE > memory_kib:
-        machine.warn(
-            f"the nodes in {machine.sys.path(NODES)} have {together} KiB of memory together,"
-            f" {machine.proc.path(memory.MEMINFO)} has {memory_kib} KiB; both are kept"
-        )
 
 
 def _nodes(machine: Machine) -> tuple[CellId, ...]:

@@ -130,7 +130,11 @@ def _device_specs(
     for spec in options.pci.device_specs:
         if spec in matches.values():
             continue
-        earlier = [d.address for d in topology.pci_devices if _is_for(spec, d)]
+        earlier = [
+            device.address
+            for device in topology.pci_devices
+            if spec.devname is None and spec.matches(device)
+        ]
         reason = (
             f"all devices of {spec.entry} ({first_of(earlier, NAMED)}) are of an entry before it"
             if earlier
@@ -159,10 +163,6 @@ def _device_specs(
                 f"({spec.entry}), and they are no functions of a network port with SR-IOV: they "
                 "are not counted",
             )
-
-
-def _is_for(spec: DeviceSpec, device: PciDevice) -> bool:
-    return spec.devname is None and spec.matches(device)
 
 
 def _nearest_devices(topology: HostTopology, spec: DeviceSpec) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.domain import DEFAULT_HUGE_PAGE_KIB
 from compute_agent.discovery.libvirt.events import HypervisorEvents
-from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
+from compute_agent.discovery.libvirt.facts import Guest, HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.discovery.libvirt.join import join
@@ -213,7 +213,14 @@ class LibvirtDriver(TopologyDriver):
             "hypervisor_version": reading.hypervisor_version,
             "vcpus_used": sum(guest.vcpus for guest in running_guests),
             "memory_mb_used": sum(guest.memory_kib for guest in running_guests) // 1024,
-            "supported_instances": supported_instances(reading.capabilities.emulators),
+            # architecture, kind of hypervisor, kind of guest: containers are `exe`, machines `hvm`
+            "supported_instances": sorted(
+                {
+                    (emulator.arch, virt_type, "exe" if virt_type == "lxc" else "hvm")
+                    for emulator in reading.capabilities.emulators
+                    for virt_type in emulator.virt_types
+                }
+            ),
         }
 
     def list_instance_uuids(self) -> list[str] | None:
@@ -276,16 +283,3 @@ class LibvirtDriver(TopologyDriver):
             raise errors.VirtDriverNotReady(f"{error}; {hint}.") from error
         except DiscoveryError as error:
             raise errors.VirtDriverNotReady(f"{error}.") from error
-
-
-def supported_instances(emulators: Iterable[Emulator]) -> list[tuple[str, str, str]]:
-    """Return (architecture, kind of hypervisor, kind of guest) for all that can be run, sorted.
-
-    The kind of guest is `exe` for containers, else `hvm`: a whole machine.
-    """
-    kinds = {
-        (emulator.arch, virt_type, "exe" if virt_type == "lxc" else "hvm")
-        for emulator in emulators
-        for virt_type in emulator.virt_types
-    }
-    return sorted(kinds)

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
@@ -203,15 +204,10 @@ def carry_out(connection: LibvirtConnection, todo: Iterable[RestoredMdev | LostD
 
 def _define(connection: LibvirtConnection, step: RestoredMdev) -> str:
     """Define it and return the name of its node device."""
-    handle = connection.call(
-        f"nodeDeviceDefineXML of {step.uuid}",
-        lambda opened_connection: opened_connection.nodeDeviceDefineXML(_description(step), 0),
-    )
-    name: str = handle.name()
+    define = methodcaller("nodeDeviceDefineXML", _description(step), 0)
+    name: str = connection.call(f"nodeDeviceDefineXML of {step.uuid}", define).name()
     try:
-        _change(
-            connection, f"setAutostart of {step.uuid}", name, lambda device: device.setAutostart(1)
-        )
+        _change(connection, f"setAutostart of {step.uuid}", name, methodcaller("setAutostart", 1))
     except CallFailed as error:
         LOG.info(
             "The %s does not start with the host: %s. The agent starts it instead.", step, error
@@ -220,7 +216,7 @@ def _define(connection: LibvirtConnection, step: RestoredMdev) -> str:
 
 
 def _start(connection: LibvirtConnection, uuid: str, name: str | None) -> None:
-    _change(connection, f"start of mediated device {uuid}", name, lambda device: device.create(0))
+    _change(connection, f"start of mediated device {uuid}", name, methodcaller("create", 0))
 
 
 def _change(
@@ -239,11 +235,7 @@ def _change(
         stop=tenacity.stop_after_delay(_LISTED_AGAIN),
         wait=tenacity.wait_fixed(0.2),
         reraise=True,
-    )(
-        connection.call,
-        doing,
-        lambda opened_connection: change(opened_connection.nodeDeviceLookupByName(name)),
-    )
+    )(connection.call, doing, lambda opened: change(opened.nodeDeviceLookupByName(name)))
 
 
 def _is_not_listed(error: BaseException) -> bool:
@@ -269,10 +261,8 @@ def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
             step,
             error,
         )
-        connection.call(
-            f"nodeDeviceCreateXML of {step.uuid}",
-            lambda opened_connection: opened_connection.nodeDeviceCreateXML(_description(step), 0),
-        )
+        make = methodcaller("nodeDeviceCreateXML", _description(step), 0)
+        connection.call(f"nodeDeviceCreateXML of {step.uuid}", make)
     else:
         _start(connection, step.uuid, name)
 

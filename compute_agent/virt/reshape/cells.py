@@ -22,7 +22,7 @@ from compute_agent.virt.reshape.moves import (
     shift,
     used_amount,
 )
-from compute_agent.virt.reshape.packing import ClassAmounts, Demand, Misfit, pack
+from compute_agent.virt.reshape.packing import ClassAmounts, Demand, pack
 
 LOG = log.getLogger(__name__)
 
@@ -111,7 +111,16 @@ def _root_to_cells(
     ]
     packing = pack(demands, pools.room(allocations))
     if packing.misfits:
-        raise errors.ReshapeFailed(error=_misfit_text(situation, packing.misfits))
+        misfit_texts = "; ".join(
+            f"consumer {misfit.consumer} lacks "
+            + ", ".join(f"{amount} {kind}" for kind, amount in misfit.missing_amounts.items())
+            for misfit in packing.misfits
+        )
+        raise errors.ReshapeFailed(
+            error=f"not everything allocated on {situation.root.name} fits on its NUMA cells: "
+            f"{misfit_texts}. Move these guests away, or switch "
+            "[compute]enable_numa_reporting_to_placement off again"
+        )
     for demand in demands:
         record = allocations[demand.consumer]
         for cell, amounts in sorted(packing.parts[demand.consumer].items()):
@@ -119,19 +128,6 @@ def _root_to_cells(
                 target, step = pools.target(cell, kind)
                 source = Unit(situation.identities.root, target.resource_class)
                 shift(record, source, target, amount * step)
-
-
-def _misfit_text(situation: Situation, misfits: tuple[Misfit, ...]) -> str:
-    misfit_texts = "; ".join(
-        f"consumer {misfit.consumer} lacks "
-        + ", ".join(f"{amount} {kind}" for kind, amount in misfit.missing_amounts.items())
-        for misfit in misfits
-    )
-    return (
-        f"not everything allocated on {situation.root.name} fits on its NUMA cells: "
-        f"{misfit_texts}. Move these guests away, or switch "
-        "[compute]enable_numa_reporting_to_placement off again"
-    )
 
 
 class _Pools:

@@ -16,12 +16,10 @@ from compute_agent.discovery.libvirt import cpu_features, guest_abilities, sourc
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
-from compute_agent.discovery.topology import Discovery
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.libvirt.settings import check_guest_cpu, cpu_caveats
-from tests.data.machines import make
-from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
+from tests.fixtures.libvirtd import Libvirtd
 
 ROOT = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 TEST_DRIVER = "test:///default"
@@ -183,13 +181,6 @@ def test_each_machine_type_with_an_alias_is_asked_about(libvirtd: Libvirtd) -> N
     assert all(domain.host_model_xml for domain in native)
 
 
-def test_the_test_driver_has_no_domain_capabilities() -> None:
-    connection = LibvirtConnection(TEST_DRIVER)
-    reader = guest_abilities.AbilityReader(connection, HASWELL)
-    assert reader.read(host_of(connection)).domain_capabilities == ()
-    connection.close()
-
-
 def test_what_takes_long_is_asked_once_for_each_connection_and_version(
     libvirtd: Libvirtd,
 ) -> None:
@@ -206,19 +197,6 @@ def test_what_takes_long_is_asked_once_for_each_connection_and_version(
     reader.read(host_of(connection), 2)
     assert connection.counts["getDomainCapabilities"] == 3 * asked
     connection.close()
-
-
-def test_cells_of_a_captured_machine_keep_their_pages_and_distances(
-    libvirt_run_directory: Path, tmp_path: Path
-) -> None:
-    with running_libvirtd(libvirt_run_directory, make("emulated-numa", tmp_path)) as daemon:
-        connection = LibvirtConnection(daemon.uri)
-        host = host_of(connection)
-        connection.close()
-    assert [(cell.id, cell.cpus) for cell in host.cells] == [(0, (0, 1)), (1, (2,))]
-    assert [cell.distances for cell in host.cells] == [((0, 10), (1, 21)), ((0, 21), (1, 10))]
-    assert all(cell.huge_pages for cell in host.cells)
-    assert all(pool.size_kib > 4 for cell in host.cells for pool in cell.huge_pages)
 
 
 def cpu_traits_on(driver: LibvirtDriver, before: Collection[str] = ()) -> set[str]:
@@ -289,18 +267,3 @@ def test_an_unknown_model_ends_the_start(
         make_driver(
             f"connection_uri = {libvirtd.uri}\ncpu_mode = custom\ncpu_models = Hasbeen, EPYC"
         )
-
-
-def test_cells_and_threads_of_a_server_are_what_the_kernel_shows(
-    libvirt_run_directory: Path, tmp_path: Path
-) -> None:
-    machine = make("two-cells", tmp_path)
-    with running_libvirtd(libvirt_run_directory, machine) as daemon:
-        connection = LibvirtConnection(daemon.uri)
-        host = host_of(connection)
-        connection.close()
-    by_sysfs = Discovery(str(machine / "sys"), str(machine / "proc")).discover()
-    assert len(host.cells) == 2
-    assert host.cells == by_sysfs.cells
-    assert host.cpus == tuple(cpu._replace(package=None, l3=None) for cpu in by_sysfs.cpus)
-    assert by_sysfs.hyperthreading

@@ -94,12 +94,6 @@ def test_models_are_found_in_any_case() -> None:
     assert spell_models(["cortex-a57"], []) == (("cortex-a57",), ())
 
 
-def test_extra_flags_count_with_their_sign(make_connection: MakeConnection) -> None:
-    connection = make_connection(baselineCPU=lambda _cpus, _flags: EXPANDED_CPU)
-    options = GuestCpuOptions("kvm", added_features=("pdpe1gb",), removed_features=("avx2",))
-    assert guest_features(connection, options, X86, []) == ("pdpe1gb", "pni")
-
-
 def test_emulated_cpus_are_expanded_by_the_emulator(make_connection: MakeConnection) -> None:
     asked: list[tuple[Any, ...]] = []
 
