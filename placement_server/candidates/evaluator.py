@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from placement_server.candidates.capacity import Capacity, capacity
 from placement_server.candidates.closest.closest import SETS
@@ -51,8 +51,6 @@ class SearchOptions:
 class QueryEvaluator:
     """Answers queries from one index.
 
-    After a block its place is free, and its memory if it gave up.
-
     :param seconds: how long each may take.
     :param account: counts what is held.
     :param effort: of the request that asks.
@@ -64,20 +62,6 @@ class QueryEvaluator:
     seconds: float
     account: Account
     effort: SearchEffort
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        """Give back what others wait for."""
-        self.effort.end()
-        if isinstance(error, SearchGaveUp):
-            # The frames it comes from hold what was found, for as long as the error is around.
-            error.__traceback__ = None
-            self.account.close()
 
     def candidates(self, query: CandidateQuery, microversion: Microversion) -> list[bytes]:
         """Return the JSON body with the candidates."""

@@ -1,12 +1,12 @@
 """Allocation candidates as the HTTP API asks for them."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from placement_server.candidates.capacity import Capacity
-from placement_server.candidates.errors import CandidatesError
+from placement_server.candidates.errors import CandidatesError, SearchGaveUp
 from placement_server.candidates.evaluator import (
     Fragmentation,
     QueryEvaluator,
@@ -35,6 +35,8 @@ from placement_server.store.transaction import ReadTransaction
 
 # From about here on the store is faster without a list of ids.
 FEW_PROVIDERS = 100
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,11 @@ class CandidateService:
             found.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        with self._evaluator(on_heavy) as evaluator:
-            chunks = evaluator.candidates(query, microversion)
-        evaluator.account.settle(sum(map(len, chunks)))
-        return Answer(chunks, evaluator.account)
+        chunks, account = self._evaluate(
+            on_heavy, lambda evaluator: evaluator.candidates(query, microversion)
+        )
+        account.settle(sum(map(len, chunks)))
+        return Answer(chunks, account)
 
     def provider_ids(self, filters: ProviderFilters) -> list[int] | None:
         """Return the ids of the few providers that pass filters, as of this moment or later.
@@ -124,8 +127,11 @@ class CandidateService:
         :param closest: explain also what would give a query candidates that has none. Its limit is
             how many sets of changes are reported at most.
         """
-        with self._evaluator(on_heavy) as evaluator, closing(evaluator.account):
-            explanation = evaluator.explanation(query, microversion, closest=closest)
+        explanation, account = self._evaluate(
+            on_heavy,
+            lambda evaluator: evaluator.explanation(query, microversion, closest=closest),
+        )
+        account.close()
         if explanation.closest is not None:
             explanation.closest.read_rooms(
                 lambda ids, class_ids: self._store.read_single(on_providers, ids, class_ids)
@@ -143,8 +149,9 @@ class CandidateService:
         All microversions that know of nested trees count alike.
         """
         del microversion
-        with self._evaluator(on_heavy) as evaluator, closing(evaluator.account):
-            return evaluator.capacity(query)
+        count, account = self._evaluate(on_heavy, lambda evaluator: evaluator.capacity(query))
+        account.close()
+        return count
 
     def fragmentation(
         self,
@@ -156,8 +163,11 @@ class CandidateService:
 
         :param members: the filters on aggregates of a group, which bound what is reported on.
         """
-        with self._evaluator(on_heavy) as evaluator, closing(evaluator.account):
-            return evaluator.fragmentation(shapes, members)
+        report, account = self._evaluate(
+            on_heavy, lambda evaluator: evaluator.fragmentation(shapes, members)
+        )
+        account.close()
+        return report
 
     def overview(self, uuids: Sequence[str] | None = None) -> Overview:
         """Return what the trees with these roots have and use, or all trees.
@@ -213,12 +223,25 @@ class CandidateService:
         on_heavy()
         return self._room_processes.answer(question)
 
-    def _evaluator(self, on_heavy: Callable[[], None]) -> QueryEvaluator:
+    def _evaluate(
+        self, on_heavy: Callable[[], None], ask: Callable[[QueryEvaluator], _Result]
+    ) -> tuple[_Result, Account]:
+        """Run a search; afterwards its place is free, and its memory if it gave up."""
         # Loading the index does not count as effort of the search.
         index, options = self.follower.index(), self._options
-        effort = SearchEffort(self._heavy, on_heavy)
-        account = Account(self._memory)
-        return QueryEvaluator(index, options, self._summaries, options.deadline, account, effort)
+        account, effort = Account(self._memory), SearchEffort(self._heavy, on_heavy)
+        seconds = options.deadline
+        try:
+            return ask(
+                QueryEvaluator(index, options, self._summaries, seconds, account, effort)
+            ), account
+        except SearchGaveUp as error:
+            # The frames it comes from hold what was found, for as long as the error is around.
+            error.__traceback__ = None
+            account.close()
+            raise
+        finally:
+            effort.end()
 
 
 def _holdings_of(consumers: Sequence[str], tx: ReadTransaction) -> dict[str, list[Holding]]:
