@@ -128,14 +128,14 @@ def _candidates(value: Any) -> str | None:
             *map(itemgetter("used"), counts),
             *chain.from_iterable(map(dict.values, amounts)),
         ]
-        texts = chain(summaries, *map(chain.from_iterable, (allocations, amounts, resources)))
+        texts = set(summaries).union(*allocations, *amounts, *resources)
     except (KeyError, TypeError):
         return _CANDIDATES(value)
     fits = (
         type(requests) is list
         and "".join(texts).isascii()
         and set(map(type, numbers)) <= {int}
-        and -LARGEST <= min(numbers, default=0) <= max(numbers, default=0) <= LARGEST
+        and all(-LARGEST <= number <= LARGEST for number in set(numbers))
     )
     return None if fits else _CANDIDATES(value)
 

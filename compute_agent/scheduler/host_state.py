@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from compute_agent.fitting.plan import Cost
 from compute_agent.request.guest_numa import is_special
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.fleet.aggregates import Aggregate
-from compute_agent.scheduler.fleet.announcements import Announcement
+from compute_agent.scheduler.fleet.announcements import UNHEARD, Announcement
 from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,
-    Counts,
     ProviderSummary,
     UnreadCandidates,
     ancestry,
 )
+
+T = TypeVar("T")
 
 NO_CELL = "00000000-0000-0000-0000-000000000000"
 """The cell of a host of which none is known: a deployment of one cell need not name it."""
@@ -174,15 +175,20 @@ class Hosts(Sequence[HostState]):
         return [host.uuid for host in self._hosts]
 
     @cached_property
-    def announcements(self) -> Sequence[tuple[Announcement | None, bool]]:
-        """What their agents announce, and whether these are alive."""
-        return [(host.announcement, host.alive) for host in self._hosts]
+    def announcements(self) -> Sequence[Announcement]:
+        """What their agents announce."""
+        return [host.announcement or UNHEARD for host in self._hosts]
+
+    @property
+    def alive(self) -> Sequence[bool]:
+        """Whether their agents are alive."""
+        return [host.alive for host in self._hosts]
 
     def names(self, most: int) -> tuple[str, ...]:
         """Return the names of the first ones."""
         return tuple(host.name for host in self[:most])
 
-    def free(self, classes: frozenset[str]) -> list[int]:
+    def free(self, classes: frozenset[str]) -> Sequence[int]:
         """Return what is free on the providers that the first candidate takes classes from.
 
         Where it takes none of them, the whole tree counts.
@@ -222,7 +228,8 @@ class HostOffers:
     """What hosts are made of when they are looked at.
 
     :ivar roots: of the hosts, in placement's order.
-    :ivar announcements: of each, and whether its agent is alive.
+    :ivar announcements: of each.
+    :ivar silent_since: when the agents were heard last that count as silent.
     :ivar names: by root.
     :ivar make: makes the host at a place.
     :ivar has_aggregates: whether any may be in an aggregate that weighers look at.
@@ -230,13 +237,11 @@ class HostOffers:
 
     answer: UnreadCandidates
     roots: Sequence[str]
-    announcements: Sequence[tuple[Announcement | None, bool]]
+    announcements: Sequence[Announcement | None]
+    silent_since: float
     names: Mapping[str, str]
     make: Callable[[int], HostState]
     has_aggregates: bool
-
-
-_NONE: Final = {"capacity": 0, "used": 0}
 
 
 class OfferedHosts(Hosts):
@@ -285,40 +290,45 @@ class OfferedHosts(Hosts):
     @cached_property
     def uuids(self) -> Sequence[str]:
         """See `Hosts`."""
-        return list(map(self._offers.roots.__getitem__, self._places))
+        return self._of_mine(self._offers.roots)
 
     def names(self, most: int) -> tuple[str, ...]:
         """See `Hosts`."""
         return tuple(self._offers.names.get(root, root) for root in self.uuids[:most])
 
     @cached_property
-    def announcements(self) -> Sequence[tuple[Announcement | None, bool]]:
+    def announcements(self) -> Sequence[Announcement]:
         """See `Hosts`."""
-        return list(map(self._offers.announcements.__getitem__, self._places))
+        return [announced or UNHEARD for announced in self._of_mine(self._offers.announcements)]
 
-    def free(self, classes: frozenset[str]) -> list[int]:
+    @property
+    def alive(self) -> Sequence[bool]:
+        """See `Hosts`."""
+        silent_since = self._offers.silent_since
+        return [announced.seen_at > silent_since for announced in self.announcements]
+
+    def free(self, classes: frozenset[str]) -> Sequence[int]:
         """See `Hosts`."""
         if self._changed:
             return super().free(classes)
-        counts, columns = self._counts, []
-        for name in classes & self._offers.answer.classes:
-            column = [of_host.get(name, _NONE) for of_host in counts]
-            left = [count["capacity"] - count["used"] for count in column]
-            columns.append([amount if amount > 0 else 0 for amount in left])
-        return list(map(sum, zip(*columns, strict=True))) if columns else [0] * len(counts)
-
-    @cached_property
-    def _counts(self) -> list[Counts]:
-        return self._offers.answer.counts_of(self.uuids)
+        free = self._offers.answer.free
+        columns = [self._of_mine(free[name]) for name in classes & free.keys()]
+        if len(columns) == 1:
+            return columns[0]
+        return list(map(sum, zip(*columns, strict=True))) if columns else [0] * len(self)
 
     def having(self, trait: str) -> list[bool]:
         """See `Hosts`."""
-        return self._offers.answer.having(trait, self.uuids)
+        return [trait in traits for traits in self._of_mine(self._offers.answer.traits)]
+
+    def _of_mine(self, column: Sequence[T]) -> Sequence[T]:
+        places = self._places
+        return column if len(places) == len(column) else list(map(column.__getitem__, places))
 
     @cached_property
     def has_special_classes(self) -> bool:
         """See `Hosts`."""
-        return any(map(is_special, self._offers.answer.classes))
+        return any(map(is_special, self._offers.answer.free))
 
     @property
     def is_planned(self) -> bool:

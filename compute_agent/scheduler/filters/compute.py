@@ -25,13 +25,14 @@ class ComputeFilter(HostFilter):
     def filter_all(self, hosts: Sequence[HostState], _spec: RequestSpec) -> Hosts:
         """Return the hosts that are enabled and alive."""
         all_hosts = Hosts.of(hosts)
-        passes = [
-            is_alive and not is_disabled and (not said or said.enabled)
-            for (said, is_alive), is_disabled in zip(
-                all_hosts.announcements, all_hosts.having(COMPUTE_STATUS_DISABLED), strict=True
-            )
-        ]
-        return all_hosts if all(passes) else all_hosts.where(passes)
+        enabled = [announced.enabled for announced in all_hosts.announcements]
+        alive, disabled = all_hosts.alive, all_hosts.having(COMPUTE_STATUS_DISABLED)
+        if all(alive) and all(enabled) and not any(disabled):
+            return all_hosts
+        return all_hosts.where(
+            is_alive and is_enabled and not is_disabled
+            for is_alive, is_enabled, is_disabled in zip(alive, enabled, disabled, strict=True)
+        )
 
     def reason(self, host: HostState, _spec: RequestSpec) -> str:
         """Return why the host cannot be used now."""

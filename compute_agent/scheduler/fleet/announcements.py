@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +30,10 @@ class Announcement:
     build_failures: int = 0
     service_version: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+UNHEARD: Final = Announcement("", math.inf)
+"""Stands for the announcement of a host that was not heard of: alive, and without any facts."""
 
 
 class Announcements:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
+from operator import itemgetter, sub
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,6 +21,7 @@ ANYWHERE = ("preferred", "socket")
 Counts: TypeAlias = Mapping[str, Mapping[str, int]]
 """`capacity` and `used` by resource class, as placement writes them."""
 _LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)
+_NONE: Final = {"capacity": 0, "used": 0}
 
 
 class ProviderSummary(NamedTuple):
@@ -168,16 +170,14 @@ class UnreadCandidates(AllocationCandidates):
     """An answer about hosts of one provider each, of which only that is read which is looked at.
 
     Of a thousand hosts one is claimed, and nothing but amounts is looked at of the others.
+
+    :param requests: the one candidate of each host, by root.
     """
 
     def __init__(
-        self,
-        summaries: Mapping[str, Any],
-        requests: Mapping[str, Sequence[Mapping[str, Any]]],
-        returned_count: int,
-        shape: str,
+        self, summaries: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], shape: str
     ) -> None:
-        self.returned_count = returned_count
+        self.returned_count = len(requests)
         self._requests = requests
         self._summaries = summaries
         self._shape = shape
@@ -188,7 +188,7 @@ class UnreadCandidates(AllocationCandidates):
 
     def __len__(self) -> int:
         """Count the candidates."""
-        return sum(map(len, self._requests.values()))
+        return len(self._requests)
 
     def has_shape(self, shape: str) -> bool:
         """See `AllocationCandidates`."""
@@ -209,7 +209,7 @@ class UnreadCandidates(AllocationCandidates):
         """See `AllocationCandidates`: placement was asked for none that is a cell itself."""
         return frozenset()
 
-    @property
+    @cached_property
     def roots(self) -> Sequence[str]:
         """See `AllocationCandidates`."""
         return list(self._requests)
@@ -217,21 +217,28 @@ class UnreadCandidates(AllocationCandidates):
     def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
         """See `AllocationCandidates`."""
         with _reading():
-            candidates = [_candidate(root, body, self._shape) for body in self._requests[root]]
-            return {root: _summary(root, self._summaries[root])}, candidates
-
-    def counts_of(self, roots: Sequence[str]) -> list[Counts]:
-        """Return what there is of each of some hosts."""
-        return [self._summaries[root]["resources"] for root in roots]
-
-    def having(self, trait: str, roots: Sequence[str]) -> list[bool]:
-        """Return which of some hosts have a trait."""
-        return [trait in self._summaries[root]["traits"] for root in roots]
+            candidate = _candidate(root, self._requests[root], self._shape)
+            return {root: _summary(root, self._summaries[root])}, [candidate]
 
     @cached_property
-    def classes(self) -> set[str]:
-        """The resource classes of all hosts."""
-        return set[str]().union(*[body["resources"] for body in self._summaries.values()])
+    def free(self) -> Mapping[str, Sequence[int]]:
+        """What is free of each resource class, of each host in the order of the roots."""
+        counts = [self._summaries[root]["resources"] for root in self._requests]
+        return {name: _free(name, counts) for name in set[str]().union(*counts)}
+
+    @cached_property
+    def traits(self) -> Sequence[Sequence[str]]:
+        """The traits of each host in the order of the roots."""
+        return [self._summaries[root]["traits"] for root in self._requests]
+
+
+def _free(name: str, counts: Sequence[Counts]) -> list[int]:
+    try:
+        of_class = list(map(itemgetter(name), counts))
+    except KeyError:
+        of_class = [of_host.get(name, _NONE) for of_host in counts]
+    free = list(map(sub, map(itemgetter("capacity"), of_class), map(itemgetter("used"), of_class)))
+    return free if min(free) >= 0 else [max(amount, 0) for amount in free]
 
 
 def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[str, ...]:
@@ -255,14 +262,26 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
     """
     with _reading():
         summaries, requests = body["provider_summaries"], body["allocation_requests"]
+        allocations = [request["allocations"] for request in requests]
+        roots = list(chain.from_iterable(allocations))
+        if set(map(len, allocations)) == {1} and _are_hosts(roots, summaries):
+            return UnreadCandidates(summaries, dict(zip(roots, requests, strict=True)), shape)
         by_root = _by_root(requests, summaries)
-        if summaries.keys() == by_root.keys():
-            return UnreadCandidates(summaries, by_root, len(requests), shape)
         return AllocationCandidates(
             [_candidate(root, body, shape) for root, bodies in by_root.items() for body in bodies],
             {uuid: _summary(uuid, body) for uuid, body in summaries.items()},
             len(requests),
         )
+
+
+def _are_hosts(uuids: Sequence[str], summaries: Mapping[str, Any]) -> bool:
+    """Whether these providers are all that are summarised, and each a host of its own."""
+    return (
+        len(uuids) == len(summaries)
+        and summaries.keys() == set(uuids)
+        and all(summary["root_provider_uuid"] == uuid for uuid, summary in summaries.items())
+        and not any(MISC_SHARES_VIA_AGGREGATE in body["traits"] for body in summaries.values())
+    )
 
 
 @contextmanager

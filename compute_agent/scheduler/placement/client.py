@@ -26,7 +26,6 @@ from compute_agent.placement.transports.transport import (
     Transport,
     version_text,
 )
-from compute_agent.programs.kept_values import KeptValues
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
     COMPUTE_STATUS_DISABLED,
@@ -45,34 +44,34 @@ _ASKED_ONE_BY_ONE: Final = 8
 
 
 class ProviderNames:
-    """Safe in several threads."""
+    """Names of providers, all of them asked for again after some minutes. Safe in several threads.
+
+    They are looked up for a thousand hosts at once, before each claim.
+    """
 
     def __init__(self, providers: Providers) -> None:
         self._providers = providers
-        self._names: KeptValues[str, str] = KeptValues(_KEPT_SECONDS, time.monotonic)
+        self._names: dict[str, str] = {}
+        self._good_until = 0.0
 
     def of(self, uuids: Collection[str]) -> Mapping[str, str]:
         """Return the names by uuid, without providers that do not exist.
 
         :raises PlacementError: placement cannot be read.
         """
-        names = self._names.get_all(uuids)
-        unknown_uuids = [uuid for uuid in uuids if uuid not in names]
+        if time.monotonic() >= self._good_until:
+            self._names, self._good_until = {}, time.monotonic() + _KEPT_SECONDS
+        names = self._names
+        unknown_uuids = set(uuids) - names.keys()
         if len(unknown_uuids) > _ASKED_ONE_BY_ONE:
             hosts = self._providers.find(f"required={COMPUTE_NODE}", "Reading the names of hosts")
-            names |= self._keep(hosts)
-            unknown_uuids = [uuid for uuid in unknown_uuids if uuid not in names]
-        for uuid in unknown_uuids:
+            names.update((host["uuid"], host["name"]) for host in hosts)
+            unknown_uuids -= names.keys()
+        for uuid in sorted(unknown_uuids):
             provider = self._providers.get(uuid)
             if provider is not None:
-                names |= self._keep([provider])
+                names[uuid] = provider["name"]
         return {uuid: names[uuid] for uuid in uuids if uuid in names}
-
-    def _keep(self, providers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        return {
-            provider["uuid"]: self._names.keep(provider["uuid"], provider["name"])
-            for provider in providers
-        }
 
 
 LOG = logging.getLogger(__name__)

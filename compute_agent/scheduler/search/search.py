@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -199,7 +200,7 @@ class HostSearch:
         root = target.root
         if root is None or not self._placement.is_disabled(root):
             return causes
-        [(announcement, _)] = self._announcements_of([root])
+        [announcement] = self._announcements_of([root])
         reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
         name = self._placement.provider_names([root]).get(root, root)
         sentence = f"Host {name} is disabled{reason and f' ({reason})'}"
@@ -248,10 +249,11 @@ class HostSearch:
             raise NoValidHost(reason, Causes(notes=(reason,)))
         tree = {uuid: ProviderSummary(uuid, root, traits=has) for uuid, has in traits.items()}
         name = self._placement.provider_names([root]).get(root, root)
-        [(announcement, alive)] = self._announcements_of([root])
+        [announcement] = self._announcements_of([root])
+        is_alive = announcement is None or announcement.seen_at > self._silent_since()
         aggregates = self._options.aggregates.current().of_host(name)
         host = HostState(
-            *(root, name, tree, (), aggregates, frozenset(), announcement, alive),
+            *(root, name, tree, (), aggregates, frozenset(), announcement, is_alive),
             usual_cell=self._options.usual_cell,
         )
         filters = [
@@ -298,11 +300,11 @@ class HostSearch:
         roots = answer.roots
         names = self._placement.provider_names(roots)
         roots_by_instance = roots_of_named(self._placement, spec)
-        announcements = self._announcements_of(roots)
+        announcements, silent_since = self._announcements_of(roots), self._silent_since()
         aggregates = request.aggregates
 
         def make(place: int) -> HostState:
-            root, (announcement, alive) = roots[place], announcements[place]
+            root, announcement = roots[place], announcements[place]
             providers, candidates = answer.of_host(root)
             name = names.get(root, root)
             return HostState(
@@ -313,32 +315,39 @@ class HostSearch:
                 aggregates.of_host(name),
                 frozenset(i for i, roots in roots_by_instance.items() if root in roots),
                 announcement,
-                alive,
+                announcement is None or announcement.seen_at > silent_since,
                 usual_cell=self._options.usual_cell,
             )
 
         if not isinstance(answer, UnreadCandidates):
             return Hosts(map(make, range(len(roots))))
-        has_multipliers = aggregates.have_multipliers
-        offers = HostOffers(answer, roots, announcements, names, make, has_multipliers)
+        offers = HostOffers(
+            *(answer, roots, announcements, silent_since, names, make),
+            has_aggregates=aggregates.have_multipliers,
+        )
         return OfferedHosts(offers, range(len(roots)), {})
 
-    def _announcements_of(self, roots: Collection[str]) -> list[tuple[Announcement | None, bool]]:
-        """Return the announcement of each host, and whether its agent is not silent.
+    def _announcements_of(self, roots: Collection[str]) -> Sequence[Announcement | None]:
+        """Return the announcement of each host; none without a bus."""
+        if self._announcements is None:
+            return [None] * len(roots)
+        announcements = self._announcements.of_hosts(roots)
+        if self._options.track_instances:
+            return announcements
+        return [a and replace(a, instances=None) for a in announcements]
+
+    def _silent_since(self) -> float:
+        """Return when agents were heard last that count as silent.
 
         A host that was not heard of yet, for instance right after this scheduler started, counts as
         alive: placement's own mark of a disabled host still holds.
         """
         if self._announcements is None:
-            return [(None, True)] * len(roots)
-        announcements = self._announcements.of_hosts(roots)
-        if not self._options.track_instances:
-            announcements = [a and replace(a, instances=None) for a in announcements]
-        earliest = self._announcements.time() - self._options.service_down_time
-        return [(a, a is None or a.seen_at > earliest) for a in announcements]
+            return -math.inf
+        return self._announcements.time() - self._options.service_down_time
 
     def _announced_host(self, root: str) -> Host | None:
-        [(announcement, _)] = self._announcements_of([root])
+        [announcement] = self._announcements_of([root])
         return None if announcement is None else host_of(announcement.attributes)
 
     def warnings(self, spec: RequestSpec, hosts: Sequence[HostState]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -36,7 +37,7 @@ class HostWeigher:
             f"{spec.project_id}"
         )
 
-    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> Sequence[float]:
         """Return the raw weight of each host."""
         return [self.weigh(host, spec) for host in hosts]
 
@@ -51,9 +52,9 @@ class _FreeResource(HostWeigher):
     classes: frozenset[str] = frozenset()
     lowest = 0.0
 
-    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> Sequence[float]:
         """Return what is free on each host."""
-        return list(map(float, hosts.free(self.classes)))
+        return hosts.free(self.classes)
 
 
 class RAMWeigher(_FreeResource):
@@ -84,9 +85,9 @@ class IoOpsWeigher(HostWeigher):
     default_multiplier = -1.0
     lowest = 0.0
 
-    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> Sequence[float]:
         """Return their number on each host."""
-        return [float(said.io_ops) if said else 0.0 for said, _ in hosts.announcements]
+        return [announced.io_ops for announced in hosts.announcements]
 
 
 class PCIWeigher(HostWeigher):
@@ -94,7 +95,7 @@ class PCIWeigher(HostWeigher):
 
     option = "pci"
 
-    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> Sequence[float]:
         """Weigh hosts only where there are devices."""
         return super().weigh_all(hosts, spec) if hosts.has_special_classes else [0.0] * len(hosts)
 
@@ -149,9 +150,9 @@ class BuildFailureWeigher(HostWeigher):
     option = "build_failure"
     default_multiplier = 1000000.0
 
-    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> Sequence[float]:
         """Return the negative number of failures on each host."""
-        return [-float(said.build_failures) if said else 0.0 for said, _ in hosts.announcements]
+        return [-announced.build_failures for announced in hosts.announcements]
 
 
 class CrossCellMoveWeigher(HostWeigher):
@@ -187,13 +188,12 @@ class HypervisorVersionWeigher(HostWeigher):
 
     option = "hypervisor_version"
 
-    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> Sequence[float]:
         """Return the version that each announces, 0 where none does."""
         versions = [
-            said.attributes.get("hypervisor_version") if said else 0
-            for said, _ in hosts.announcements
+            announced.attributes.get("hypervisor_version", 0) for announced in hosts.announcements
         ]
-        return [float(said) if isinstance(said, int | float) else 0.0 for said in versions]
+        return [said if isinstance(said, int | float) else 0 for said in versions]
 
 
 class LeavesWholeWeigher(HostWeigher):
@@ -205,7 +205,7 @@ class LeavesWholeWeigher(HostWeigher):
     option = "leaves_whole"
     default_multiplier = 0.25
 
-    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> list[float]:
+    def weigh_all(self, hosts: Hosts, spec: RequestSpec) -> Sequence[float]:
         """Weigh hosts only where there is anything to break."""
         if not (hosts.is_planned or (hosts.has_special_classes and any(map(_has_parts, hosts)))):
             return [0.0] * len(hosts)

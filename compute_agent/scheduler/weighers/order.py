@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat
+from itertools import chain, groupby, islice
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.guest_numa import is_special
@@ -120,7 +120,11 @@ def weights(
     weighers: Sequence[HostWeigher],
     options: WeighingOptions,
 ) -> list[float]:
-    """Return the weight of each host, in the order of `hosts`."""
+    """Return the weight of each host, in the order of `hosts`.
+
+    What a weigher returns is scaled to 0..1, from its `lowest`, or else the least of all hosts, to
+    the highest; where all are at the lowest, it does not count.
+    """
     total = [0.0] * len(hosts)
     hosts = Hosts.of(hosts)
     has_aggregates = hosts.has_aggregates
@@ -128,34 +132,26 @@ def weights(
         default = options.multipliers.get(weigher.option, weigher.default_multiplier)
         if not (weigher.concerns(spec) and (default or has_aggregates)):
             continue
-        scaled_weights = normalise(weigher.weigh_all(hosts, spec), weigher.lowest)
-        if not any(scaled_weights):
+        raw = weigher.weigh_all(hosts, spec)
+        least, high = min(raw, default=0.0), max(raw, default=0.0)
+        low = least if weigher.lowest is None else weigher.lowest
+        if low >= high:
             continue
-        multipliers: Iterable[float] = repeat(default)
+        if least < low:
+            raw = [max(value, low) for value in raw]
+        span = high - low
         if has_aggregates:
-            multipliers = [_multiplier(weigher, host, default) for host in hosts]
-        total = [
-            weight + multiplier * scaled_weight
-            for weight, multiplier, scaled_weight in zip(
-                total, multipliers, scaled_weights, strict=False
-            )
-        ]
+            multipliers = (_multiplier(weigher, host, default) for host in hosts)
+            total = [
+                weight + multiplier * ((value - low) / span)
+                for weight, multiplier, value in zip(total, multipliers, raw, strict=True)
+            ]
+        else:
+            total = [
+                weight + default * ((value - low) / span)
+                for weight, value in zip(total, raw, strict=True)
+            ]
     return total
-
-
-def normalise(raw: Sequence[float], lowest: float | None = None) -> list[float]:
-    """Return `raw` scaled to 0..1; all at the lowest gives all 0, so that they do not count.
-
-    :param lowest: what becomes 0, and what is below it; `None`: the least of `raw`.
-    """
-    least, high = min(raw, default=0.0), max(raw, default=0.0)
-    low = least if lowest is None else lowest
-    if low >= high:
-        return [0.0] * len(raw)
-    span = high - low
-    if least < low:
-        raw = [max(value, low) for value in raw]
-    return [(value - low) / span for value in raw]
 
 
 def in_order(
@@ -174,10 +170,8 @@ def in_order(
     :param request: what distinguishes this request from others, the same each time it is made.
     """
     hosts = Hosts.of(hosts)
-    by_weight: dict[float, list[int]] = {}
-    for place, weight in enumerate(weights(hosts, spec, weighers, options)):
-        by_weight.setdefault(weight, []).append(place)
-    ordered_places = _equals_in_order(hosts.uuids, by_weight, options, chance, request)
+    total = weights(hosts, spec, weighers, options)
+    ordered_places = _equals_in_order(hosts.uuids, total, options, chance, request)
     ordered_hosts = map(hosts.__getitem__, ordered_places)
     subset = list(islice(ordered_hosts, options.subset_size))
     if subset:
@@ -187,14 +181,15 @@ def in_order(
 
 def _equals_in_order(
     uuids: Sequence[str],
-    by_weight: dict[float, list[int]],
+    total: Sequence[float],
     options: WeighingOptions,
     chance: random.Random,
     request: str,
 ) -> Iterator[int]:
     is_shuffled = options.shuffle_best
-    for weight in sorted(by_weight, reverse=True):
-        equals = by_weight[weight]
+    places = sorted(range(len(total)), key=total.__getitem__, reverse=True)
+    for _, equal_places in groupby(places, total.__getitem__):
+        equals = list(equal_places)
         if options.spread_equals and request and len(equals) > 1:
             equals.sort(key=lambda place: _spread_key(request, uuids[place]))
         if is_shuffled:

@@ -15,6 +15,7 @@ from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.weighers import order
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 from compute_agent.scheduler.weighers.order import WeighingOptions
 from tests.unit.scheduler.specs import spec
 from tests.unit.scheduler.trees import counts
@@ -142,10 +143,20 @@ def test_soft_policies_prefer_and_do_not_demand() -> None:
     assert ordered(hosts, anti) == ["without", "with"]
 
 
-def test_weights_are_scaled_to_one_and_equal_ones_do_not_count() -> None:
-    assert order.normalise([2, 4, 3]) == [0.0, 1.0, 0.5]
-    assert order.normalise([5, 5]) == [0.0, 0.0]
-    assert order.normalise([]) == []
+class _Numbered(HostWeigher):
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return the number that the host is named by."""
+        return float(host.name)
+
+
+@pytest.mark.parametrize(
+    ("raw", "scaled"), [([2, 4, 3], [0.0, 1.0, 0.5]), ([5, 5], [0.0, 0.0]), ([], [])]
+)
+def test_weights_are_scaled_to_one_and_equal_ones_do_not_count(
+    raw: list[int], scaled: list[float]
+) -> None:
+    hosts = [host(str(number), {"": {"VCPU": 4}}) for number in raw]
+    assert order.weights(hosts, spec(), [_Numbered()], WeighingOptions()) == scaled
 
 
 def test_an_unknown_weigher_is_named_with_those_there_are() -> None:
