@@ -22,7 +22,7 @@ from compute_agent.scheduler.host_state import NO_CELL
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.moves.mover import Mover
-from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.outcomes import Observer
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions

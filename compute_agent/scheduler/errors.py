@@ -19,7 +19,7 @@ from typing import Any
 
 from compute_agent.programs.exit_status import Exit
 from compute_agent.request.errors import SchedulerError
-from compute_agent.scheduler.outcomes.causes import Causes, causes_of
+from compute_agent.scheduler.outcomes import Causes, causes_of
 
 
 class NoValidHost(SchedulerError):

@@ -22,7 +22,7 @@ from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.outcomes.causes import Causes
+from compute_agent.scheduler.outcomes import Causes
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.targets import is_rebuild

@@ -33,13 +33,11 @@ from compute_agent.scheduler.claiming.together import (
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.host_state import NO_CELL, Hosts, HostState
-from compute_agent.scheduler.outcomes.causes import LostClaim
-from compute_agent.scheduler.outcomes.observer import Observer, Outcome
+from compute_agent.scheduler.outcomes import LostClaim, Observer, Outcome
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
-from compute_agent.scheduler.search.server_groups import GroupMembers, with_group_host
-from compute_agent.scheduler.search.targets import is_rebuild
+from compute_agent.scheduler.search.targets import GroupMembers, is_rebuild, with_group_host
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 

@@ -11,7 +11,7 @@ NEED_A_BUS = {
     "compute_agent.cmd.dev.bus",
     "compute_agent.cmd.scheduler.serve",
     "compute_agent.scheduler.bus.rpc",
-    "compute_agent.scheduler.bus.rpc_calls",
+    "compute_agent.scheduler.bus.calls",
     "compute_agent.scheduler.bus.rpc_life_cycle",
     "compute_agent.scheduler.service.life",
 }

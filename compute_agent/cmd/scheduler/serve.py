@@ -14,7 +14,7 @@ from compute_agent.cmd.scheduler.configured import placement_transport
 from compute_agent.daemon import garbage_collection, logs, message_bus, tracing
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.service import shown_metrics
+from compute_agent.scheduler.service import metrics
 from compute_agent.scheduler.service.life import SchedulerLife, check_placement
 from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
@@ -50,12 +50,12 @@ def serve(namespace: argparse.Namespace) -> int:
         tracing.start(conf, _PROGRAM)
     manager = ServiceManager()
     if namespace.worker:
-        calls = shown_metrics.counted_calls(conf)
+        calls = metrics.counted_calls(conf)
         life = SchedulerLife(conf, placement_transport(namespace, conf), manager, calls)
         when_abandoned(sys.stdin.buffer, life.stop)
         return life.run()
     if conf.scheduler.workers <= 1:
-        with shown_metrics.of_this_process(conf) as calls:
+        with metrics.of_this_process(conf) as calls:
             return SchedulerLife(conf, placement_transport(namespace, conf), manager, calls).run()
     message_bus.open_transport(conf).cleanup()
     check_placement(conf, placement_transport(namespace, conf))
@@ -65,7 +65,7 @@ def serve(namespace: argparse.Namespace) -> int:
     command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
     # otherwise Python walks all of it once more when this process ends, which delays a stop
     garbage_collection.keep_what_is_loaded()
-    with shown_metrics.of_workers(conf) as (variables, on_end):
+    with metrics.of_workers(conf) as (variables, on_end):
         workers = Workers(
             command, conf.scheduler.workers, manager, variables=variables, on_end=on_end
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.text import Text
 
 from compute_agent.cmd.output import columns, new_console, new_table
-from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
+from compute_agent.scheduler.outcomes import Causes, FilterCause
 
 if TYPE_CHECKING:
     from rich.console import Console

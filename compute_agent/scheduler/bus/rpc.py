@@ -27,18 +27,18 @@ from compute_agent.request import spec_reader
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
-from compute_agent.scheduler.bus import versioned_objects
-from compute_agent.scheduler.bus.rpc_calls import (
+from compute_agent.scheduler.bus.calls import (
+    Context,
     answer_of,
     answering,
-    request_id_of,
+    is_versioned,
     spec_of,
 )
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
 from compute_agent.scheduler.claiming.claims import RecentClaims
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import MoveKind
-from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.outcomes import Observer
 from compute_agent.scheduler.search.targets import is_rebuild
 
 # before the library is imported: it would settle on eventlet
@@ -83,35 +83,32 @@ class SchedulerEndpoint:
 
     def select_destinations(
         self,
-        ctxt: Mapping[str, Any],
+        ctxt: Context,
         spec_obj: Any,
         instance_uuids: Sequence[str],
         return_objects: bool = True,  # noqa: ARG002 - part of the interface; the form follows spec_obj
         return_alternates: bool = False,
     ) -> list[list[dict[str, Any]]]:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
-        is_versioned = versioned_objects.is_versioned(spec_obj)
+        versioned = is_versioned(spec_obj)
         with answering(
-            self._observer,
-            "select_destinations",
-            "for",
-            instance_uuids,
-            is_versioned=is_versioned,
+            self._observer, "select_destinations", "for", instance_uuids, is_versioned=versioned
         ):
+            request_id = str(ctxt.get("global_request_id") or ctxt.get("request_id") or "")
             instances = spec_reader.instances_of({"instance_uuids": instance_uuids})
             self._parts.mover.recover()
             spec = spec_of(spec_obj)
-            if is_versioned and self._is_evacuation(spec, instances):
+            if versioned and self._is_evacuation(spec, instances):
                 start = self._parts.mover.begin(
                     MoveKind.EVACUATE, spec, instances[0], alternates=return_alternates
                 )
                 selections = [list(start.selections)]
             else:
                 selections = self._parts.scheduler.select_destinations(
-                    spec, instances, alternates=return_alternates, request_id=request_id_of(ctxt)
+                    spec, instances, alternates=return_alternates, request_id=request_id
                 )
         return [
-            [answer_of(selection, is_versioned=is_versioned) for selection in per]
+            [answer_of(selection, is_versioned=versioned) for selection in per]
             for per in selections
         ]
 
@@ -124,25 +121,25 @@ class SchedulerEndpoint:
             return False
         return bool(self._parts.client.holding(instances[0]).allocations)
 
-    def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
+    def upgrade_status(self, _ctxt: Context) -> dict[str, Any]:
         """Return what agents that are too old hold back; see `Fleet.status`."""
         with answering(self._observer, "upgrade_status"):
             return self._parts.fleet.status()
 
-    def announced_hosts(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
+    def announced_hosts(self, _ctxt: Context) -> dict[str, Any]:
         """Return what agents announced, with the age of each announcement in seconds."""
         with answering(self._observer, "announced_hosts"):
             announcements = self._parts.announcements
             return {"hosts": announcements.snapshot() if announcements is not None else []}
 
-    def update_aggregates(self, _ctxt: Mapping[str, Any], **changes: Any) -> None:
+    def update_aggregates(self, _ctxt: Context, **changes: Any) -> None:
         """Read the aggregates again."""
         LOG.debug("Aggregates changed: %s", changes)
         self.renew()
 
     delete_aggregate = update_aggregates
 
-    def update_instance_info(self, _ctxt: Mapping[str, Any], **changes: Any) -> None:
+    def update_instance_info(self, _ctxt: Context, **changes: Any) -> None:
         """Log a change of instances: placement knows its consumers, nothing is kept here."""
         LOG.debug("Instances changed: %s", changes)
 
@@ -167,7 +164,7 @@ class StateEndpoint:
         self._recent_claims = recent_claims or RecentClaims()
         self._bus = bus
 
-    def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def compute_state(self, _ctxt: Context, state: Mapping[str, Any]) -> None:
         """Take in one announcement."""
         try:
             self._announcements.receive(state)
@@ -177,11 +174,11 @@ class StateEndpoint:
                 *(error, reprlib.repr(state)),
             )
 
-    def recent_claims(self, _ctxt: Mapping[str, Any], consumers: Sequence[str]) -> None:
+    def recent_claims(self, _ctxt: Context, consumers: Sequence[str]) -> None:
         """Remember for whom a process claims that is not on the bus."""
         self._recent_claims.record([str(consumer) for consumer in consumers])
 
-    def report_claims(self, _ctxt: Mapping[str, Any], server: str) -> None:
+    def report_claims(self, _ctxt: Context, server: str) -> None:
         """Send the server of the same topic the consumers that were claimed for lately."""
         target = oslo_messaging.Target(topic=STATE_TOPIC, server=server, version=STATE_VERSION)
         client = oslo_messaging.get_rpc_client(self._bus, target, retry=0)
@@ -214,7 +211,7 @@ class SchedulerService:
             ),
             observer,
         )
-        life_cycle = LifeCycleEndpoint(lambda: self.parts, observer, VERSION)
+        life_cycle = LifeCycleEndpoint(lambda: self.parts, observer, SchedulerEndpoint.target)
         self._servers = [
             BusServer(bus, topic, host, endpoints)
             for topic, endpoints in (

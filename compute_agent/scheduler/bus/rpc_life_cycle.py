@@ -24,41 +24,38 @@ from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.spec_reader import Fields
 from compute_agent.scheduler.assembly import SchedulerParts
-from compute_agent.scheduler.bus import versioned_objects
-from compute_agent.scheduler.bus.rpc_calls import (
+from compute_agent.scheduler.bus.calls import (
+    Context,
     answer_of,
     answering,
+    is_versioned,
     spec_of,
-    target_of,
 )
 from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.scheduler.moves.move import move_kind, move_of
-from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.outcomes import Observer
 
 
 class LifeCycleEndpoint:
     """What the bus can call to bring instances through their life.
 
     :param parts: returns what calls are answered with now.
+    :param target: what the bus knows it by.
     """
 
     def __init__(
-        self, parts: Callable[[], SchedulerParts], observer: Observer, version: str
+        self, parts: Callable[[], SchedulerParts], observer: Observer, target: Any
     ) -> None:
         self._parts = parts
         self._observer = observer
-        self.target = target_of(version)
+        self.target = target
 
     @property
     def _life_cycle(self) -> LifeCycle:
         return LifeCycle(self._parts())
 
     def claim(
-        self,
-        _ctxt: Mapping[str, Any],
-        spec_obj: Any,
-        instance_uuid: str,
-        return_alternates: bool = False,
+        self, _ctxt: Context, spec_obj: Any, instance_uuid: str, return_alternates: bool = False
     ) -> dict[str, Any]:
         """Claim a host for an instance; see `LifeCycle.claim`."""
         with answering(self._observer, "claim", "for", instance_uuid):
@@ -69,11 +66,7 @@ class LifeCycleEndpoint:
             return claim.as_dict()
 
     def reschedule(
-        self,
-        _ctxt: Mapping[str, Any],
-        spec_obj: Any,
-        instance_uuid: str,
-        failed_hosts: Sequence[str],
+        self, _ctxt: Context, spec_obj: Any, instance_uuid: str, failed_hosts: Sequence[str]
     ) -> dict[str, Any]:
         """Give an instance another host; see `LifeCycle.reschedule`."""
         with answering(self._observer, "reschedule", "of", instance_uuid):
@@ -82,13 +75,13 @@ class LifeCycleEndpoint:
                 spec_of(spec_obj), instance, _names("failed_hosts", failed_hosts)
             ).as_dict()
 
-    def release(self, _ctxt: Mapping[str, Any], consumer_uuid: str) -> bool:
+    def release(self, _ctxt: Context, consumer_uuid: str) -> bool:
         """Release what a consumer holds; see `LifeCycle.release`."""
         with answering(self._observer, "release", "of", consumer_uuid):
             return self._life_cycle.release(uuid_text("consumer_uuid", consumer_uuid))
 
     def delete_instance(
-        self, _ctxt: Mapping[str, Any], instance_uuid: str, migration_uuids: Sequence[str] = ()
+        self, _ctxt: Context, instance_uuid: str, migration_uuids: Sequence[str] = ()
     ) -> bool:
         """Release what an instance held whose guest is gone; see `LifeCycle.delete`."""
         with answering(self._observer, "delete_instance", "of", instance_uuid):
@@ -97,7 +90,7 @@ class LifeCycleEndpoint:
             )
 
     def local_delete(
-        self, _ctxt: Mapping[str, Any], instance_uuid: str, migration_uuids: Sequence[str] = ()
+        self, _ctxt: Context, instance_uuid: str, migration_uuids: Sequence[str] = ()
     ) -> bool:
         """Release what an instance holds on a host that is away; see `LifeCycle.local_delete`."""
         with answering(self._observer, "local_delete", "of", instance_uuid):
@@ -107,7 +100,7 @@ class LifeCycleEndpoint:
 
     def begin_move(
         self,
-        _ctxt: Mapping[str, Any],
+        _ctxt: Context,
         kind: str,
         spec_obj: Any,
         instance_uuid: str,
@@ -127,29 +120,26 @@ class LifeCycleEndpoint:
                 mappings=Fields({"mappings": mappings or {}}).lists("mappings"),
                 alternates=return_alternates,
             )
-        is_versioned = versioned_objects.is_versioned(spec_obj)
+        versioned = is_versioned(spec_obj)
         return {
             "move": begun_move.move.as_dict(),
             "selections": [
-                answer_of(selection, is_versioned=is_versioned)
-                for selection in begun_move.selections
+                answer_of(selection, is_versioned=versioned) for selection in begun_move.selections
             ],
         }
 
-    def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:
+    def finish_move(self, _ctxt: Context, move: Mapping[str, Any]) -> None:
         """Confirm a move; see `LifeCycle.confirm_move`."""
         with answering(self._observer, "finish_move"):
             self._life_cycle.confirm_move(move_of(move))
 
-    def revert_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
+    def revert_move(self, _ctxt: Context, move: Mapping[str, Any]) -> dict[str, Any]:
         """Undo a move and return the mappings of the source; see `LifeCycle.revert_move`."""
         with answering(self._observer, "revert_move"):
             mappings = self._life_cycle.revert_move(move_of(move))
         return {suffix: list(uuids) for suffix, uuids in mappings.items()}
 
-    def source_returned(
-        self, _ctxt: Mapping[str, Any], instance_uuid: str, source_root: str
-    ) -> None:
+    def source_returned(self, _ctxt: Context, instance_uuid: str, source_root: str) -> None:
         """Release an evacuated instance's old host; see `LifeCycle.source_returned`."""
         with answering(self._observer, "source_returned", "for", instance_uuid):
             self._life_cycle.source_returned(
@@ -158,7 +148,7 @@ class LifeCycleEndpoint:
 
     def attach_resources(
         self,
-        _ctxt: Mapping[str, Any],
+        _ctxt: Context,
         spec_obj: Any,
         instance_uuid: str,
         before: Mapping[str, Any] | None = None,
@@ -171,7 +161,7 @@ class LifeCycleEndpoint:
 
     def detach_resources(
         self,
-        _ctxt: Mapping[str, Any],
+        _ctxt: Context,
         instance_uuid: str,
         allocations: Mapping[str, Any],
         before: Mapping[str, Any] | None = None,
@@ -184,7 +174,7 @@ class LifeCycleEndpoint:
                 None if before is None else _amounts("before", before),
             )
 
-    def explain(self, _ctxt: Mapping[str, Any], spec_obj: Any) -> dict[str, Any]:
+    def explain(self, _ctxt: Context, spec_obj: Any) -> dict[str, Any]:
         """Return where a request fits, or why it does not; see `Explainer.explain`."""
         with answering(self._observer, "explain"):
             return self._life_cycle.explain(spec_of(spec_obj)).as_dict()

@@ -21,7 +21,7 @@ from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, Fleet
-from compute_agent.scheduler.outcomes.causes import LostClaim
+from compute_agent.scheduler.outcomes import LostClaim
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings

@@ -23,13 +23,12 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.claims import GiveBack, lost_claim, lost_to_the_group
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import Hosts, HostState, fits
-from compute_agent.scheduler.outcomes.causes import LostClaim
-from compute_agent.scheduler.outcomes.observer import Observer, Outcome
+from compute_agent.scheduler.outcomes import LostClaim, Observer, Outcome
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
-from compute_agent.scheduler.search.server_groups import GroupMembers, with_group_host
+from compute_agent.scheduler.search.targets import GroupMembers, with_group_host
 
 PAUSES: Final = (0.02, 0.04, 0.08, 0.16)
 """Seconds before each further look: longer than it takes another scheduler to give way."""

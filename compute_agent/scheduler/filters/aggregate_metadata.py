@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.request.extra_specs import is_for_placement
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.filters.comparison import matches
+from compute_agent.scheduler.filters.compute import IoOpsFilter, NumInstancesFilter
+from compute_agent.scheduler.filters.facts import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.filters.load import IoOpsFilter, NumInstancesFilter
 from compute_agent.scheduler.host_state import HostState
 
 _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"

@@ -12,10 +12,7 @@ from compute_agent.scheduler.filters import (
     aggregate_metadata,
     compute,
     json_query,
-    load,
     numa_topology,
-    pci_passthrough,
-    server_group,
 )
 from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
 
@@ -26,8 +23,8 @@ BUILT_IN: tuple[type[HostFilter], ...] = (
     compute.ComputeFilter,
     compute.ComputeCapabilitiesFilter,
     compute.ImagePropertiesFilter,
-    server_group.ServerGroupAntiAffinityFilter,
-    server_group.ServerGroupAffinityFilter,
+    affinity.ServerGroupAntiAffinityFilter,
+    affinity.ServerGroupAffinityFilter,
     aggregate_metadata.AggregateImagePropertiesIsolation,
     aggregate_metadata.AggregateInstanceExtraSpecsFilter,
     aggregate_metadata.AggregateIoOpsFilter,
@@ -38,12 +35,12 @@ BUILT_IN: tuple[type[HostFilter], ...] = (
     affinity.DifferentHostFilter,
     affinity.SameHostFilter,
     affinity.SimpleCIDRAffinityFilter,
-    load.IoOpsFilter,
+    compute.IoOpsFilter,
     compute.IsolatedHostsFilter,
     json_query.JsonFilter,
-    load.NumInstancesFilter,
+    compute.NumInstancesFilter,
     numa_topology.NUMATopologyFilter,
-    pci_passthrough.PciPassthroughFilter,
+    numa_topology.PciPassthroughFilter,
 )
 
 

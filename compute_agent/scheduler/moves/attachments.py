@@ -22,7 +22,7 @@ from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.claims import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.outcomes.causes import Causes, LostClaim
+from compute_agent.scheduler.outcomes import Causes, LostClaim
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.mappings import mappings_of

@@ -44,7 +44,7 @@ from compute_agent.scheduler.moves.move import (
     MoveKind,
     move_of,
 )
-from compute_agent.scheduler.outcomes.observer import MoveState, Observer
+from compute_agent.scheduler.outcomes import MoveState, Observer
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding

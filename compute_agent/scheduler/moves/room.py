@@ -13,7 +13,7 @@ from typing import Any, Final
 from compute_agent.placement.candidates import after_moves
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.explanation import ExplainedRequest, Explainer
-from compute_agent.scheduler.outcomes.causes import Causes
+from compute_agent.scheduler.outcomes import Causes
 from compute_agent.scheduler.placement.client import PlacementClient
 
 _MOST_REFUSED: Final = 10

@@ -9,7 +9,7 @@ from itertools import islice
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import NO_CELL, Hosts, HostState
-from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
+from compute_agent.scheduler.outcomes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.search.targets import Target
 
 LOG = logging.getLogger(__name__)

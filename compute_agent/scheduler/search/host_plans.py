@@ -23,7 +23,7 @@ from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma
 from compute_agent.scheduler.host_state import HostState, fits
-from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
+from compute_agent.scheduler.outcomes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,

@@ -24,7 +24,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import UnknownName
 from compute_agent.scheduler.fleet.rolling_upgrade import Layouts
-from compute_agent.scheduler.outcomes.causes import QueryCause
+from compute_agent.scheduler.outcomes import QueryCause
 from compute_agent.scheduler.placement import candidates as answers
 from compute_agent.scheduler.placement.candidates import AllocationCandidates
 from compute_agent.scheduler.placement.client import PlacementClient

@@ -21,7 +21,7 @@ from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.aggregates import Aggregates
-from compute_agent.scheduler.outcomes.causes import Causes
+from compute_agent.scheduler.outcomes import Causes
 
 _IMAGE_PROPERTY_TRAITS = (
     ("hw_disk_bus", "COMPUTE_STORAGE_BUS_"),

@@ -17,14 +17,13 @@ from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.filters.affinity import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.fleet.aggregates import Aggregates, AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
 from compute_agent.scheduler.host_state import HostOffers, Hosts, HostState, OfferedHosts
-from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
-from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.outcomes import Causes, FilterCause, Observer
 from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     ProviderSummary,
@@ -36,18 +35,16 @@ from compute_agent.scheduler.search import layout_queries, prefilters
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.inquiry import Inquiry
-from compute_agent.scheduler.search.server_groups import (
-    GroupMembers,
-    roots_of_named,
-    with_hosts,
-)
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.scheduler.search.targets import (
+    GroupMembers,
     Target,
     missing_traits,
     root_of,
+    roots_of_named,
     sees_all_hosts,
     target_of,
+    with_hosts,
 )
 from compute_agent.scheduler.weighers.order import candidates_in_order
 

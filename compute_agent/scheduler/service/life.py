@@ -27,7 +27,7 @@ from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import TOPIC, SchedulerService
 from compute_agent.scheduler.claiming.journal import JournalUnusable
-from compute_agent.scheduler.service.calls import Calls, WatchedTransport
+from compute_agent.scheduler.service.metrics import Calls, WatchedTransport
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -1,14 +1,24 @@
-"""Metrics of a scheduler for Prometheus, whose library is imported only where they are shown."""
+"""Calls in progress, and metrics for Prometheus, of one port however many processes there are.
+
+Worker processes keep their values in files of one directory, which the process that looks after
+them adds up when it is asked. So counters do not go back when a worker is replaced. A port for each
+worker would have to be found by Prometheus, and would lose what a dead worker has counted.
+prometheus_client uses files if it is imported with the directory in the environment; where nothing
+is shown, it is not imported.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
+import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import __version__
 from compute_agent.errors import (
@@ -16,20 +26,89 @@ from compute_agent.errors import (
     AllocationMoveFailed,
     AllocationUpdateFailed,
     ComputeAgentError,
+    InvalidConfiguration,
     PlacementError,
     PlacementUnavailable,
 )
-from compute_agent.programs.metrics_server import build_info
+from compute_agent.placement.transports.transport import Request, Response, Transport
+from compute_agent.programs.metrics_server import MetricsServer, build_info
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.outcomes.causes import FilterCause
-from compute_agent.scheduler.outcomes.observer import MoveState, Outcome
-from compute_agent.scheduler.service.calls import Calls
+from compute_agent.scheduler.outcomes import FilterCause, MoveState, Observer, Outcome
 
 if TYPE_CHECKING:
+    from oslo_config import cfg
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
+
+
+class Calls(Observer):
+    """Calls in progress.  Safe in several threads.
+
+    :param clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._running_calls: dict[int, tuple[str, float]] = {}
+        self._has_moved = False
+
+    @contextmanager
+    def answering(self, method: str) -> Iterator[None]:
+        """See `Observer`."""
+        number = next(self._numbers)
+        with self._lock:
+            self._running_calls[number] = (method, self._clock())
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running_calls[number]
+                self._has_moved = True
+
+    def record_progress(self) -> None:
+        """Note that something a call waited for has happened."""
+        with self._lock:
+            self._has_moved = True
+
+    def on_upkeep(self, *, placement_up: bool, bus_up: bool, oldest_announcement: float) -> None:
+        """Hear, from time to time, of what calls depend on; ages in seconds."""
+
+    def move_on(self) -> bool:
+        """Return whether calls have moved on since this was last asked, or none is in progress."""
+        with self._lock:
+            has_moved, self._has_moved = self._has_moved, False
+            return has_moved or not self._running_calls
+
+    def in_progress(self) -> list[dict[str, Any]]:
+        """Return the calls in progress, the oldest first, with the seconds since they came."""
+        now = self._clock()
+        with self._lock:
+            return [
+                {"method": method, "seconds": round(now - since, 3)}
+                for method, since in self._running_calls.values()
+            ]
+
+
+class WatchedTransport:
+    """A way to placement that notes every answer as progress.
+
+    :param on_answer: called after each answer, in the thread that asked.
+    """
+
+    def __init__(self, inner: Transport, on_answer: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_answer = on_answer
+
+    def send(self, request: Request) -> Response:
+        """See `Transport`."""
+        response = self._inner.send(request)
+        self._on_answer()
+        return response
+
 
 LOG = logging.getLogger(__name__)
 
@@ -172,3 +251,79 @@ class JournalCollector:
             "1 if the journal can be read and written, else 0.",
             value=int(usable),
         )
+
+
+OPTION: Final = "[compute_scheduler]metrics_bind"
+DIRECTORY_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def counted_calls(conf: cfg.ConfigOpts) -> Calls:
+    """Return calls for a worker process, counted where metrics are configured."""
+    if not conf.compute_scheduler.metrics_bind:
+        return Calls()
+    from prometheus_client import CollectorRegistry
+
+    return CountedCalls(CollectorRegistry())
+
+
+@contextmanager
+def of_this_process(conf: cfg.ConfigOpts) -> Iterator[Calls]:
+    """Show the metrics of this process where that is configured; yield the calls to count.
+
+    :raises InvalidConfiguration: the address is malformed or taken.
+    """
+    bind = conf.compute_scheduler.metrics_bind
+    if not bind:
+        yield Calls()
+        return
+    registry = _registry(conf)
+    calls = CountedCalls(registry)
+    with _serve(bind, registry):
+        yield calls
+
+
+@contextmanager
+def of_workers(
+    conf: cfg.ConfigOpts,
+) -> Iterator[tuple[Mapping[str, str], Callable[[int], None]]]:
+    """Show the metrics of workers where that is configured.
+
+    Yields variables of their environment, and what is to be called with the process id of each
+    that has ended: it forgets what only the living have, such as calls in progress.
+
+    :raises InvalidConfiguration: the address is malformed or taken.
+    """
+    bind = conf.compute_scheduler.metrics_bind
+    if not bind:
+        yield {}, lambda _pid: None
+        return
+    from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+    with tempfile.TemporaryDirectory(prefix="compute-scheduler-metrics-") as directory:
+        registry = _registry(conf)
+        MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
+        with _serve(bind, registry):
+            yield (
+                {DIRECTORY_VARIABLE: directory},
+                lambda pid: mark_process_dead(  # type: ignore[no-untyped-call]
+                    pid, directory
+                ),
+            )
+
+
+def _registry(conf: cfg.ConfigOpts) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    registry.register(JournalCollector(Journal(conf.compute_scheduler.journal_path)))
+    return registry
+
+
+@contextmanager
+def _serve(bind: str, registry: CollectorRegistry) -> Iterator[None]:
+    server = MetricsServer(OPTION, bind, registry, InvalidConfiguration)
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()

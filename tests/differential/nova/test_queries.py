@@ -24,7 +24,7 @@ from compute_agent.errors import ComputeAgentError
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.bus.rpc_calls import spec_of
+from compute_agent.scheduler.bus.calls import spec_of
 from tests.differential.nova.drawn_requests import (
     AGGREGATES,
     HOST,

@@ -16,7 +16,7 @@ from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
-from compute_agent.scheduler.filters import server_group
+from compute_agent.scheduler.filters import affinity
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
@@ -100,8 +100,8 @@ class Group:
             client,
             HostSearchOptions(
                 filters=(
-                    server_group.ServerGroupAntiAffinityFilter(),
-                    server_group.ServerGroupAffinityFilter(),
+                    affinity.ServerGroupAntiAffinityFilter(),
+                    affinity.ServerGroupAffinityFilter(),
                 )
             ),
         )

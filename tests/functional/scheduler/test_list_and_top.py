@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from compute_agent.programs.metrics_server import MetricsServer
-from compute_agent.scheduler.outcomes.causes import FilterCause
+from compute_agent.scheduler.outcomes import FilterCause
 from compute_agent.scheduler.service.metrics import CountedCalls
 from tests.fixtures.placement import free_port
 from tests.fixtures.terminal import Terminal

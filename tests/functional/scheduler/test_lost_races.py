@@ -15,7 +15,7 @@ from compute_agent.placement.connection import CONFLICT_TRIES
 from compute_agent.placement.transports.transport import Response
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
+from compute_agent.scheduler.filters.affinity import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.moves.move import MoveKind
 from tests.functional.scheduler.moving import FailingTransport, World
 from tests.functional.scheduler.schedulers import claimed_by

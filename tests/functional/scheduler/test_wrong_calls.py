@@ -13,11 +13,11 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.scheduler import assembly
+from compute_agent.scheduler.bus.calls import oslo_messaging
 from compute_agent.scheduler.bus.rpc import SchedulerEndpoint
-from compute_agent.scheduler.bus.rpc_calls import oslo_messaging
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.outcomes import Observer
 
 from .conftest import write_config
 

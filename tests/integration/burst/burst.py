@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from compute_agent.scheduler.outcomes.causes import Causes
+from compute_agent.scheduler.outcomes import Causes
 from tests.integration.burst.claims import Outcome, claim_all
 from tests.integration.burst.fleet import Fleet
 from tests.integration.burst.shapes import SHAPES, Shape, in_turn

@@ -17,7 +17,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.scheduler import errors
 from compute_agent.scheduler.bus.rpc import SchedulerClient
-from compute_agent.scheduler.outcomes.causes import Causes
+from compute_agent.scheduler.outcomes import Causes
 from tests.integration.burst.shapes import Shape
 
 _Answer = TypeVar("_Answer")

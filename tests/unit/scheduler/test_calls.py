@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.placement.transports.transport import Request, Response
-from compute_agent.scheduler.service.calls import Calls, WatchedTransport
+from compute_agent.scheduler.service.metrics import Calls, WatchedTransport
 
 
 def test_without_calls_work_always_goes_on() -> None:

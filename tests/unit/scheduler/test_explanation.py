@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.outcomes.causes import (
+from compute_agent.scheduler.outcomes import (
     Causes,
     FilterCause,
     LostClaim,

@@ -11,7 +11,7 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, InstanceGroup, RequestSpec
 from compute_agent.scheduler.filters import registry
-from compute_agent.scheduler.filters.comparison import matches
+from compute_agent.scheduler.filters.facts import matches
 from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement

@@ -15,7 +15,7 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters import registry as filters
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.move import MoveKind
-from compute_agent.scheduler.outcomes.observer import MoveState
+from compute_agent.scheduler.outcomes import MoveState
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector, result_of
 from compute_agent.scheduler.weighers import order

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.scheduler.bus.rpc_calls import oslo_messaging
+from compute_agent.scheduler.bus.calls import oslo_messaging
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
-from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.outcomes import Observer
 
 INSTANCE = "0d9e7c3a-5a0b-4a55-b1a3-0c2f7d1f8a11"
 SPEC = {"project_id": "p", "user_id": "u", "flavor": {"vcpus": 1, "memory_mb": 1, "root_gb": 0}}

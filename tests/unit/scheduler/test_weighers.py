@@ -143,7 +143,7 @@ def test_soft_policies_prefer_and_do_not_demand() -> None:
     assert ordered(hosts, anti) == ["without", "with"]
 
 
-class _Numbered(HostWeigher):
+class _NameWeigher(HostWeigher):
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the number that the host is named by."""
         return float(host.name)
@@ -156,7 +156,7 @@ def test_weights_are_scaled_to_one_and_equal_ones_do_not_count(
     raw: list[int], scaled: list[float]
 ) -> None:
     hosts = [host(str(number), {"": {"VCPU": 4}}) for number in raw]
-    assert order.weights(hosts, spec(), [_Numbered()], WeighingOptions()) == scaled
+    assert order.weights(hosts, spec(), [_NameWeigher()], WeighingOptions()) == scaled
 
 
 def test_an_unknown_weigher_is_named_with_those_there_are() -> None:

@@ -14,7 +14,7 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.life_cycle.life_cycle import ReplacingClaims
 from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
-from compute_agent.scheduler.search.server_groups import GroupMembers
+from compute_agent.scheduler.search.targets import GroupMembers
 from tests.unit.scheduler.bank import Bank
 
 from .clouds import ONE, chosen, flat_hosts, scheduler_on

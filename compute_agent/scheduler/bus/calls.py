@@ -1,4 +1,4 @@
-"""Requests and answers as the versioned objects of Nova, to and from plain values.
+"""Calls on the bus: requests and answers, plain or as versioned objects of Nova, and their errors.
 
 A caller with Nova's serialiser sends each object as its name, version and fields, and expects the
 answer in the same form. The names, versions and fields are those that nova 33 and 34 write for
@@ -7,14 +7,30 @@ answer in the same form. The names, versions and fields are those that nova 33 a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
-from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.request.errors import InvalidRequest
+from compute_agent.daemon import message_bus
+from compute_agent.errors import AllocationUpdateFailed, ComputeAgentError, PlacementUnavailable
+from compute_agent.request import spec_reader
+from compute_agent.request.errors import InvalidRequest, shown_name
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.manager import Selection
+from compute_agent.scheduler.outcomes import Observer
 
+# before the library is imported: it would settle on eventlet
+message_bus.use_threads()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # eventlet warns that it is deprecated; it is not used
+    import oslo_messaging
+
+LOG = logging.getLogger(__name__)
+
+Context: TypeAlias = Mapping[str, Any]
 _Data: TypeAlias = dict[str, Any]
 
 _OBJECT: Final = "nova_object."
@@ -61,18 +77,6 @@ def _plain(value: Any) -> Any:
     return fields if translate is None else translate(fields)
 
 
-def _pci_requests(fields: _Data) -> Any:
-    return fields.get("requests")
-
-
-def _group(fields: _Data) -> _Data:
-    return {**fields, "rules": fields.get("_rules")}
-
-
-def _compute_node(fields: _Data) -> list[Any]:
-    return [fields.get("host"), fields.get("hypervisor_hostname")]
-
-
 def _guest_cell(fields: _Data) -> _Data:
     size = fields.get("pagesize")
     return {**fields, "pagesize": _PAGES.get(size, size) if isinstance(size, int) else size}
@@ -101,16 +105,18 @@ def _text(value: Any) -> str:
 
 
 _TRANSLATIONS: Final[Mapping[str, Callable[[_Data], Any]]] = {
-    "ComputeNode": _compute_node,
+    "ComputeNode": lambda fields: [fields.get("host"), fields.get("hypervisor_hostname")],
     "ImageMetaProps": _image_properties,
-    "InstanceGroup": _group,
+    "InstanceGroup": lambda fields: {**fields, "rules": fields.get("_rules")},
     "InstanceNUMACell": _guest_cell,
-    "InstancePCIRequests": _pci_requests,
+    "InstancePCIRequests": lambda fields: fields.get("requests"),
 }
 
 
-def versioned_selection(selection: Selection) -> _Data:
-    """Return a selection as an object."""
+def answer_of(selection: Selection, *, is_versioned: bool) -> _Data:
+    """Return a selection in the form of the question."""
+    if not is_versioned:
+        return selection.as_dict()
     fields = selection.as_dict() | {"allocation_request_version": _CLAIM_VERSION}
     limits = dict.fromkeys(("numa_topology", "vcpu", "disk_gb", "memory_mb"))
     fields["limits"] = _object("SchedulerLimits", _LIMITS_VERSION, limits | selection.limits)
@@ -138,20 +144,52 @@ def _named(name: str) -> type[_Error]:
     return type(name, (_Error,), {"__module__": "nova.exception"})
 
 
-_NO_VALID_HOST: Final = _named("NoValidHost")
-_NO_PLACEMENT: Final = _named("PlacementAPIConnectFailure")
-_UPDATE_FAILED: Final = _named("AllocationUpdateFailed")
+_NAMED_ERRORS: Final = (
+    # a request that no host could ever take is not sent again either
+    ((NoValidHost, InvalidRequest, MoveRefused), _named("NoValidHost")),
+    ((PlacementUnavailable,), _named("PlacementAPIConnectFailure")),
+    ((AllocationUpdateFailed,), _named("AllocationUpdateFailed")),
+)
 
 
 def versioned_error(error: Exception) -> Exception:
-    """Return an error as one that a conductor expects: of `nova.exception`, with its text.
+    """Return an error as one that a conductor expects: of `nova.exception`, with its text."""
+    named = (kind(str(error)) for kinds, kind in _NAMED_ERRORS if isinstance(error, kinds))
+    return next(named, error)
 
-    A request that no host could ever take is `NoValidHost` too: it is not sent again.
+
+@contextmanager
+def answering(
+    observer: Observer,
+    method: str,
+    relation: str = "",
+    subject: object = "",
+    *,
+    is_versioned: bool = False,
+) -> Iterator[None]:
+    """Return errors to the caller as they are; otherwise the bus would log them as defects.
+
+    :param relation: to the subject, which may be whatever the caller sent: "for", "of".
+    :param is_versioned: the caller sent versioned objects, and knows errors by Nova's names.
     """
-    if isinstance(error, NoValidHost | InvalidRequest | MoveRefused):
-        return _NO_VALID_HOST(str(error))
-    if isinstance(error, PlacementUnavailable):
-        return _NO_PLACEMENT(str(error))
-    if isinstance(error, AllocationUpdateFailed):
-        return _UPDATE_FAILED(str(error))
-    return error
+    try:
+        with observer.answering(method):
+            yield
+    except ComputeAgentError as error:
+        LOG.info("%s: %s", f"{method} {relation} {shown_name(subject)}".rstrip(), error)
+        try:
+            # the bus sends the error that is being handled
+            raise versioned_error(error) if is_versioned else error
+        except Exception:  # noqa: BLE001 - whatever was raised the line before
+            raise oslo_messaging.ExpectedException() from error
+
+
+def spec_of(spec_obj: Any) -> RequestSpec:
+    """Return the specification in an object or a dictionary.
+
+    :raises InvalidRequest: a field cannot be used.
+    """
+    body = plain(spec_obj)
+    if not isinstance(body, Mapping):
+        raise InvalidRequest("spec_obj", body, "an object with named fields")
+    return spec_reader.read_spec(body)
