@@ -400,7 +400,7 @@ class Agent:
             self._parts.reload()
         except errors.InvalidConfiguration as error:
             LOG.error("%s", error)
-        self.tracker.set_options(self._parts.options())
+        self.tracker.options = self._parts.options()
         self._schedule.trigger("reload")
         LOG.info("Reloaded; every node gets a pass.")
         self._tell_ready()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -55,35 +55,28 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class ClaimBook:
     """The claims on all nodes of this agent. Safe for several threads.
 
-    :param self_claim: allocates where no scheduler did; None: such an instance is refused.
-    :param policy: how cells are chosen, and the networks they are near.
-    :param on_undecided: called when a claim is refused since its fit was not decided.
+    :ivar self_claim: allocates where no scheduler did; None: such an instance is refused.
+    :ivar policy: how cells are chosen, and the networks they are near.
+    :ivar on_undecided: called when a claim is refused since its fit was not decided.
     """
 
-    def __init__(
-        self,
-        tracker: ResourceTracker,
-        report: ReportClient,
-        driver: ComputeDriver,
-        ledger: Ledger,
-        *,
-        self_claim: LegacyAllocator | None = None,
-        policy: CellPolicy | None = None,
-        on_undecided: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._on_undecided = on_undecided
-        self._policy = policy or CellPolicy()
-        self._self_claim = self_claim
-        self._tracker = tracker
-        self._report = report
-        self._driver = driver
-        self._ledger = ledger
-        self._clock = clock
-        self.running = RunningClaims(clock)
+    tracker: ResourceTracker
+    report: ReportClient
+    driver: ComputeDriver
+    ledger: Ledger
+    _: KW_ONLY
+    self_claim: LegacyAllocator | None = None
+    policy: CellPolicy = field(default_factory=CellPolicy)
+    on_undecided: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = time.time
+    running: RunningClaims = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.running = RunningClaims(self.clock)
 
     def try_out(self, spec: Mapping[str, Any], node: str) -> tuple[Host, Plan | Refusal]:
         """Return what is free of a node, and what a request would get of it; nothing is given.
@@ -92,15 +85,15 @@ class ClaimBook:
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         :raises InvalidInput: the flavor cannot be read.
         """
-        tree, root = self._tracker.reported_tree(node)
+        tree, root = self.tracker.reported_tree(node)
         # loaded with the first claim: an agent without claims does without the planner
         from compute_agent.claims.planning import try_out
 
-        return try_out(self._situation(node, tree, root), spec, self._policy)
+        return try_out(self._situation(node, tree, root), spec, self.policy)
 
     def claims(self) -> list[Claim]:
         """Return what is held now, by consumer."""
-        return [claim for _consumer, claim in sorted(self._ledger.claims().items())]
+        return [claim for _consumer, claim in sorted(self.ledger.claims().items())]
 
     def moving(self) -> list[str]:
         """Return the migrations that hold something here for an instance on the move."""
@@ -120,11 +113,11 @@ class ClaimBook:
         node = self._node_of(request)
         with (
             self.running.one(request.instance, f"waits for the pass of node {node}") as stage,
-            self._tracker.hold(node),
-            self._report.tracing(),
+            self.tracker.hold(node),
+            self.report.tracing(),
         ):
             stage("asks placement what it holds")
-            tree, root = self._tracker.reported_tree(node)
+            tree, root = self.tracker.reported_tree(node)
             allocation = self._ensure_allocated(request, tree, root)
             try:
                 amounts = on_node(request, allocation.amounts, tree, root)
@@ -135,9 +128,9 @@ class ClaimBook:
             except Exception as error:
                 if isinstance(error, errors.FitUndecided):
                     LOG.warning("%s", error)
-                    self._on_undecided()
-                if allocation.by_host and self._self_claim is not None:
-                    self._self_claim.take_back(request.instance)
+                    self.on_undecided()
+                if allocation.by_host and self.self_claim is not None:
+                    self.self_claim.take_back(request.instance)
                 raise
 
     def drop(self, consumer: str) -> bool:
@@ -147,17 +140,17 @@ class ClaimBook:
 
         :returns: False if there was nothing.
         """
-        claims = self._ledger.claims()
+        claims = self.ledger.claims()
         claim = claims.get(consumer)
         if claim is None:
             return False
         before = claims.get(claim.migration) if claim.migration else None
         if before is not None and before.instance == consumer:
-            self._ledger.change_claims(
+            self.ledger.change_claims(
                 drop=[before.consumer], add=[replace(before, consumer=consumer)]
             )
         else:
-            self._ledger.change_claims(drop=[consumer])
+            self.ledger.change_claims(drop=[consumer])
         LOG.info("The claim of %s on node %s is dropped.", consumer, claim.node)
         return True
 
@@ -168,10 +161,10 @@ class ClaimBook:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
-        tree, root = self._tracker.reported_tree(node)
+        tree, root = self.tracker.reported_tree(node)
         claims = self.claims()
         here = [claim for claim in claims if claim.node == node]
-        guests = running_guests.guests(self._driver, here)
+        guests = running_guests.guests(self.driver, here)
         return comparison.differences(tree, root, holders, guests, claims)
 
     def check_assigned(self, node: str) -> None:
@@ -181,7 +174,7 @@ class ClaimBook:
         :raises PlacementError: it could not be asked about instances that do not run here.
         """
         self.forget_stale(node)
-        tree, root = self._tracker.reported_tree(node)
+        tree, root = self.tracker.reported_tree(node)
         there = units_of(tree, root)
         lost_units = [
             f"{unit.resource_class} {unit.name} of {claim.instance}"
@@ -206,13 +199,13 @@ class ClaimBook:
         :raises PlacementError: placement could not be asked.
         """
         claims = self._claims_on(node)
-        guest_uuids = self._driver.list_instance_uuids() if claims else []
+        guest_uuids = self.driver.list_instance_uuids() if claims else []
         stale_claims = self._held_by_nobody(claims, guest_uuids)
         if stale_claims and guest_uuids is None:
-            tree, root = self._tracker.reported_tree(node)
+            tree, root = self.tracker.reported_tree(node)
             own = tree.get_provider_uuids(root)
             records = [
-                self._report.placement.allocations.get_allocs_for_consumer(claim.instance)
+                self.report.placement.allocations.get_allocs_for_consumer(claim.instance)
                 for claim in stale_claims
             ]
             records_of_claims = zip(stale_claims, records, strict=True)
@@ -220,11 +213,11 @@ class ClaimBook:
                 claim for claim, record in records_of_claims if has_moved(claim, record, own)
             ]
         # what was claimed again meanwhile is another claim, and stays
-        current_claims = self._ledger.claims()
+        current_claims = self.ledger.claims()
         stale_claims = [
             claim for claim in stale_claims if current_claims.get(claim.consumer) == claim
         ]
-        self._ledger.change_claims(drop=[claim.consumer for claim in stale_claims])
+        self.ledger.change_claims(drop=[claim.consumer for claim in stale_claims])
         for claim in stale_claims:
             LOG.info(
                 "Node %s: the claim of %s is dropped: it does not run here and holds nothing here.",
@@ -242,7 +235,7 @@ class ClaimBook:
         :raises PlacementError: placement could not be asked.
         """
         claims = self._claims_on(node)
-        return self._held_by_nobody(claims, self._driver.list_instance_uuids() if claims else [])
+        return self._held_by_nobody(claims, self.driver.list_instance_uuids() if claims else [])
 
     def _claims_on(self, node: str) -> list[Claim]:
         return [claim for claim in self.claims() if claim.node == node]
@@ -260,12 +253,12 @@ class ClaimBook:
             return []
         providers = {uuid for claim in suspects for uuid in claim.amounts}
         held_amounts = {
-            uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(providers)
+            uuid: self.report.get_allocations_for_provider(uuid) for uuid in sorted(providers)
         }
-        return stale(suspects, held_amounts, others=running_guests | self._ledger.claims().keys())
+        return stale(suspects, held_amounts, others=running_guests | self.ledger.claims().keys())
 
     def _node_of(self, request: ClaimRequest) -> str:
-        nodes = self._tracker.nodes()
+        nodes = self.tracker.nodes()
         if request.node:
             if request.node not in nodes:
                 raise errors.ComputeHostNotFound(
@@ -275,14 +268,14 @@ class ClaimBook:
             return request.node
         if not request.amounts and len(nodes) == 1:
             return next(iter(nodes))
-        for name in self._tracker.started_nodes():
-            tree, root = self._tracker.reported_tree(name)
+        for name in self.tracker.started_nodes():
+            tree, root = self.tracker.reported_tree(name)
             if request.amounts.keys() & set(tree.get_provider_uuids(root)):
                 return name
         raise errors.ComputeHostNotFound(
             f"No node of this agent has one of the providers {', '.join(sorted(request.amounts))} "
             f"that were allocated for {request.instance}; name the node or the allocations."
-            f"{told_of_waiting(self._tracker.in_startup())}"
+            f"{told_of_waiting(self.tracker.in_startup())}"
         )
 
     def _ensure_allocated(
@@ -290,10 +283,10 @@ class ClaimBook:
     ) -> InstanceHolding:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
-        record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
+        record = self.report.placement.allocations.get_allocs_for_consumer(consumer)
         allocation = InstanceHolding(of_record(record))
-        if not allocation.amounts and self._self_claim is not None:
-            allocation = self._self_claim.allocate(request, tree, root)
+        if not allocation.amounts and self.self_claim is not None:
+            allocation = self.self_claim.allocate(request, tree, root)
         if not allocation.amounts:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "
@@ -315,13 +308,13 @@ class ClaimBook:
 
         :param own: the providers of the node.
         """
-        if not request.apart_from or request.instance in self._ledger.claims():
+        if not request.apart_from or request.instance in self.ledger.claims():
             return []
         claiming_instances = {
             claim.instance for claim in self.claims() if claim.consumer == claim.instance
         }
-        present_consumers = claiming_instances.union(self._driver.list_instance_uuids() or ())
-        held_by = self._report.placement.allocations.get_allocs_for_consumer
+        present_consumers = claiming_instances.union(self.driver.list_instance_uuids() or ())
+        held_by = self.report.placement.allocations.get_allocs_for_consumer
         # one that has moved away, or is deleted, is only still to be cleared up
         return [
             member
@@ -337,7 +330,7 @@ class ClaimBook:
         tree: ProviderTree,
         root: str,
     ) -> Claim:
-        known_claim = self._ledger.claims().get(request.instance)
+        known_claim = self.ledger.claims().get(request.instance)
         moving = bool(request.migration)
         if known_claim is not None and moving and known_claim.migration == request.migration:
             moving = False  # asked again: the answer was lost
@@ -346,14 +339,14 @@ class ClaimBook:
         from compute_agent.claims.planning import plan_claim
 
         units, places = plan_claim(
-            request, amounts, situation, self._policy, renewed_claim, moving=moving
+            request, amounts, situation, self.policy, renewed_claim, moving=moving
         )
         claim = Claim(
             consumer=request.instance,
             node=node,
             amounts=amounts,
             instance=request.instance,
-            claimed_at=renewed_claim.claimed_at if renewed_claim is not None else self._clock(),
+            claimed_at=renewed_claim.claimed_at if renewed_claim is not None else self.clock(),
             units=units,
             providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
             migration=request.migration or (known_claim.migration if known_claim else ""),
@@ -364,11 +357,11 @@ class ClaimBook:
             if left_claim is not None
             else []
         )
-        self._ledger.change_claims(add=[*source_claims, claim])
+        self.ledger.change_claims(add=[*source_claims, claim])
         return claim
 
     def _situation(self, node: str, tree: ProviderTree, root: str) -> NodeSituation:
-        facts = self._tracker.facts(node)
+        facts = self.tracker.facts(node)
         units, cells = units_of(tree, root), cells_of(facts)
         return NodeSituation(
             node,
@@ -379,7 +372,7 @@ class ClaimBook:
             device_places(facts),
             self.claims(),
             self._guests() if units or cells else {},
-            self._policy.networks,
+            self.policy.networks,
         )
 
     def free(self, node: str) -> dict[str, Any]:
@@ -390,10 +383,10 @@ class ClaimBook:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
-        tree, root = self._tracker.reported_tree(node)
+        tree, root = self.tracker.reported_tree(node)
         situation = self._situation(node, tree, root)
         return document(host_of(situation, occupied(situation, "", moving=False)))
 
     def _guests(self) -> dict[str, InstanceDevices]:
-        guests = running_guests.guests(self._driver, self.claims())
+        guests = running_guests.guests(self.driver, self.claims())
         return {uuid: devices for uuid, devices in guests.items() if devices is not None}

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -217,57 +217,53 @@ def _all(drift: Drift) -> frozenset[str]:
     return drift.orphans | drift.missing_consumers | drift.differing_consumers
 
 
+@dataclass(slots=True, eq=False)
 class Auditor:
     """Audits each node when it is time, and shows what disagrees in the status.
 
-    :param interval: seconds between two audits, at the moment; 0 for never.
-    :param grace: seconds for which an unknown consumer is not suspected, at the moment.
+    :ivar interval: seconds between two audits, at the moment; 0 for never.
+    :ivar grace: seconds for which an unknown consumer is not suspected, at the moment.
     """
 
-    def __init__(
-        self,
-        report: ReportClient,
-        driver: ComputeDriver,
-        board: StatusBoard,
-        book: ClaimBook,
-        *,
-        interval: Callable[[], float],
-        grace: Callable[[], float],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._report = report
-        self._driver = driver
-        self._board = board
-        self._book = book
-        self._interval = interval
-        self._grace = grace
-        self._clock = clock
-        self._lock = threading.Lock()
-        self.on_drift: Callable[[str, str, Drift], None] = lambda _name, _uuid, _drift: None
-        """Called with node, root and what an audit found, in the thread of the pass."""
-        self._started_at = clock()
-        self._audits: dict[str, DriftAudit] = {}
-        self._conditions = LastingConditions()
+    report: ReportClient
+    driver: ComputeDriver
+    board: StatusBoard
+    book: ClaimBook
+    _: KW_ONLY
+    interval: Callable[[], float]
+    grace: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
+    on_drift: Callable[[str, str, Drift], None] = field(
+        default_factory=lambda: lambda _name, _uuid, _drift: None, init=False
+    )
+    """Called with node, root and what an audit found, in the thread of the pass."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _started_at: float = field(init=False)
+    _audits: dict[str, DriftAudit] = field(default_factory=dict, init=False)
+    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
+
+    def __post_init__(self) -> None:
+        self._started_at = self.clock()
 
     def after_pass(self, name: str, uuid: str) -> None:
         """Audit the node if it is time; a failure is logged, and it is tried again next pass."""
         audit = self._audits.setdefault(
-            name, DriftAudit(name, self._interval, self._grace, self._started_at)
+            name, DriftAudit(name, self.interval, self.grace, self._started_at)
         )
-        if not audit.is_due(self._clock()):
+        if not audit.is_due(self.clock()):
             return
         try:
-            with self._report.tracing():
+            with self.report.tracing():
                 holders = self._holders(uuid)
-                here = presence(self._driver, self._book.claims(), time.time())
+                here = presence(self.driver, self.book.claims(), time.time())
                 is_unlisted = here.running_guests is None
                 strangers = {} if is_unlisted else self._strangers(holders, here.known_consumers)
-                differences = self._book.differences(name, holders)
-                self._book.forget_stale(name)
+                differences = self.book.differences(name, holders)
+                self.book.forget_stale(name)
                 # a migration is not an instance, and its instance has a claim of its own
                 unfounded_consumers = [
                     claim.instance
-                    for claim in (self._book.claims_without_guest(name) if is_unlisted else ())
+                    for claim in (self.book.claims_without_guest(name) if is_unlisted else ())
                     if claim.consumer == claim.instance
                 ]
         except Exception as error:  # noqa: BLE001 - only an operator waits for a comparison
@@ -276,14 +272,14 @@ class Auditor:
         self._conditions.is_over(name)
         with self._lock:
             drift = audit.run(
-                self._clock(),
+                self.clock(),
                 here.running_guests,
                 holders,
                 claiming_consumers=here.claimed_consumers,
                 unfounded_consumers=unfounded_consumers,
                 strangers=strangers,
                 differences=differences,
-                all_run_here=not self._driver.several_nodes,
+                all_run_here=not self.driver.several_nodes,
             )
             self._show(name, uuid, drift)
         self.on_drift(name, uuid, drift)
@@ -291,17 +287,17 @@ class Auditor:
     def record_healed(self, name: str, uuid: str, consumers: frozenset[str]) -> None:
         """Record the consumers about which there is agreement again; from any thread."""
         with self._lock:
-            if name in self._audits and self._board.node(name) is not None:
+            if name in self._audits and self.board.node(name) is not None:
                 remaining_drift = self._audits[name].without(consumers)
                 self._show(name, uuid, remaining_drift)
 
     def _show(self, name: str, uuid: str, drift: Drift) -> None:
         """Put drift into the status; log once that orphans cannot be found."""
-        why = cannot_tell(self._driver) if drift.orphans_unknown else ""
-        node = self._board.node(name)
+        why = cannot_tell(self.driver) if drift.orphans_unknown else ""
+        node = self.board.node(name)
         if why and (node is None or node.orphans_unknown != why):
             LOG.info("Node %s: orphaned allocations are not looked for: %s.", name, why)
-        self._board.set_node(name, uuid, drift=drift.as_lists(), orphans_unknown=why)
+        self.board.set_node(name, uuid, drift=drift.as_lists(), orphans_unknown=why)
 
     def _log_failure(self, name: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
@@ -314,10 +310,10 @@ class Auditor:
             )
 
     def _holders(self, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
-        moving = frozenset(self._book.moving())
+        moving = frozenset(self.book.moving())
         return {
             uuid: {c: amounts for c, amounts in consumers.items() if c not in moving}
-            for uuid, consumers in holders_in_tree(self._report, root_uuid).items()
+            for uuid, consumers in holders_in_tree(self.report, root_uuid).items()
         }
 
     def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
@@ -326,6 +322,6 @@ class Auditor:
             here
         )
         return {
-            c: self._report.placement.allocations.nature_of_consumer(c)
+            c: self.report.placement.allocations.nature_of_consumer(c)
             for c in sorted(unknown_consumers)
         }

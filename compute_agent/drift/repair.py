@@ -141,21 +141,18 @@ class DriftHealing:
         healed_consumers: set[str] = set()
         try:
             for treatment in remedy(where, consumers):
-                self._tell(node, treatment)
-                if treatment.end is End.HEALED:
-                    healed_consumers.add(treatment.consumer)
+                consumer, end, detail = treatment
+                if end is End.HEALED:
+                    healed_consumers.add(consumer)
+                    self._conditions.is_over((node, consumer))
+                elif not self._conditions.is_new((node, consumer), detail):
+                    continue
+                LOG.log(end.value, "Node %s: %s %s", node, consumer, detail)
         except Exception as error:  # noqa: BLE001 - the other kind is treated anyway
             self._log_failure(f"Node {node}: {what}", error)
         else:
             self._conditions.is_over(f"Node {node}: {what}")
         return healed_consumers
-
-    def _tell(self, node: str, treatment: Treatment) -> None:
-        if treatment.end is End.HEALED:
-            self._conditions.is_over((node, treatment.consumer))
-        elif not self._conditions.is_new((node, treatment.consumer), treatment.detail):
-            return
-        LOG.log(treatment.end.value, "Node %s: %s %s", node, treatment.consumer, treatment.detail)
 
     def _log_failure(self, what: str, error: Exception) -> None:
         """Log a trouble that lasts once."""

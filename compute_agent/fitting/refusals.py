@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -43,34 +44,34 @@ def refusal(host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> R
     return reasons.of_devices() or reasons.of_memory() or reasons.of_cells()
 
 
+@dataclass(slots=True, eq=False)
 class _Reasons:
     """The rules, one after the other."""
 
-    def __init__(self, host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> None:
-        self._host = host
-        self._guest = guest
-        self._rooms = rooms
-        self._chooser = chooser
+    host: Host
+    guest: Guest
+    rooms: Rooms
+    chooser: DeviceChooser
 
     def of_devices(self) -> Refusal | None:
         """Return the wish that no device of the host can serve, however near or far."""
-        cells = self._host.cells
+        cells = self.host.cells
         every = (1 << len(cells)) - 1
         everywhere = GuestCells(every)
-        for wish, candidates in zip(self._guest.wishes, self._chooser.candidates, strict=True):
+        for wish, candidates in zip(self.guest.wishes, self.chooser.candidates, strict=True):
             if not candidates:
                 return self._of_wish(DEVICES, wish, None)
-        if self._chooser.possible(everywhere) is None:
-            return self._of_wish(DEVICES, self._guest.wishes[-1], None)
+        if self.chooser.possible(everywhere) is None:
+            return self._of_wish(DEVICES, self.guest.wishes[-1], None)
         return None
 
     def of_memory(self) -> Refusal | None:
         """Return that the ordinary memory of all cells together is too little."""
-        limit = self._host.memory_mib
-        wanted = sum(n.memory_mib for n in self._guest.nodes if n.page_sizes == {ORDINARY})
+        limit = self.host.memory_mib
+        wanted = sum(n.memory_mib for n in self.guest.nodes if n.page_sizes == {ORDINARY})
         if limit is None or wanted <= limit:
             return None
-        free = {cell.id: f"{max(cell.memory_mib, 0)} MiB" for cell in self._host.cells}
+        free = {cell.id: f"{max(cell.memory_mib, 0)} MiB" for cell in self.host.cells}
         return Refusal(
             MEMORY,
             None,
@@ -81,13 +82,13 @@ class _Reasons:
 
     def of_cells(self) -> Refusal:
         """Return which node has no cell, or what keeps them from being together."""
-        if not self._guest.names_nodes:
-            return self._of_whole(self._guest.nodes[0])
-        nodes, cells = self._guest.nodes, self._host.cells
+        if not self.guest.names_nodes:
+            return self._of_whole(self.guest.nodes[0])
+        nodes, cells = self.guest.nodes, self.host.cells
         allowed = []
         for number, node in enumerate(nodes):
             own = [(i, c) for i, c in enumerate(cells) if node.cell in (None, c.id)]
-            lacks = {c.id: self._rooms.lacks(i, node) for i, c in own}
+            lacks = {c.id: self.rooms.lacks(i, node) for i, c in own}
             mask = sum(1 << i for i, c in own if not lacks[c.id])
             if not mask:
                 return self._of_node(number, node, lacks)
@@ -107,13 +108,13 @@ class _Reasons:
         every = 0
         for mask in allowed:
             every |= mask
-        networks = network_cells(cells, self._guest)
-        if networks and feasible.way(allowed, (), self._chooser) is not None:
+        networks = network_cells(cells, self.guest)
+        if networks and feasible.way(allowed, (), self.chooser) is not None:
             return self._of_networks()
         return self._of_nearness(GuestCells(every, tuple(allowed)))
 
     def _of_networks(self) -> Refusal:
-        cells = self._host.cells
+        cells = self.host.cells
         return Refusal(
             NETWORKS,
             None,
@@ -126,32 +127,28 @@ class _Reasons:
         )
 
     def _of_nearness(self, cells: GuestCells) -> Refusal:
-        wishes = [wish for wish in self._guest.wishes if wish.nearness]
+        wishes = [wish for wish in self.guest.wishes if wish.nearness]
         wish = next(
             (
                 wish
-                for wish, candidates in zip(
-                    self._guest.wishes, self._chooser.candidates, strict=True
-                )
-                if not any(self._chooser.is_allowed(wish, d, cells) for d in candidates)
+                for wish, candidates in zip(self.guest.wishes, self.chooser.candidates, strict=True)
+                if not any(self.chooser.is_allowed(wish, d, cells) for d in candidates)
             ),
-            (wishes or self._guest.wishes)[-1],
+            (wishes or self.guest.wishes)[-1],
         )
         return self._of_wish(NEARNESS, wish, wish.node)
 
     def _of_wish(self, rule: str, wish: Wish, node: int | None) -> Refusal:
         free: dict[int, int] = {}
         elsewhere = 0
-        for device in self._host.devices:
+        for device in self.host.devices:
             if not wish.may_be(device):
                 continue
             if device.cell is None:
                 elsewhere += device.free
             else:
                 free[device.cell] = free.get(device.cell, 0) + device.free
-        number = sum(
-            w.amount for w in self._guest.wishes if w.resource_class == wish.resource_class
-        )
+        number = sum(w.amount for w in self.guest.wishes if w.resource_class == wish.resource_class)
         near = f" near its cells (policy {wish.nearness})" if wish.nearness else ""
         more = f" ({elsewhere} are free on no known cell)" if elsewhere else ""
         return Refusal(
@@ -163,7 +160,7 @@ class _Reasons:
 
     def _of_whole(self, whole: Node) -> Refusal:
         """Return what all cells together have too little of."""
-        cells = self._host.cells
+        cells = self.host.cells
         for rule in _ALONE:
             amounts = [self._amounts(rule, whole, position) for position in range(len(cells))]
             missing = max((wanted for wanted, _free in amounts), default=0)
@@ -171,27 +168,27 @@ class _Reasons:
             if missing > 0:
                 miss = f"all cells together: {missing} {_UNITS[rule]}"
                 return Refusal(rule, None, self._wanted(whole), self._texts(whole), miss)
-        networks = network_cells(cells, self._guest)
+        networks = network_cells(cells, self.guest)
         every = GuestCells((1 << len(cells)) - 1)
-        if networks and self._chooser.possible(every) is not None:
+        if networks and self.chooser.possible(every) is not None:
             return self._of_networks()
-        if self._guest.wishes:
+        if self.guest.wishes:
             return self._of_nearness(every)
         return Refusal(TOGETHER, None, self._wanted(whole), self._texts(whole))
 
     def _of_node(self, number: int, node: Node, lacks: Mapping[int, str]) -> Refusal:
         rules = set(lacks.values())
         rule = next(iter(rules)) if len(rules) == 1 else TOGETHER
-        own = [i for i, cell in enumerate(self._host.cells) if cell.id in lacks]
+        own = [i for i, cell in enumerate(self.host.cells) if cell.id in lacks]
         for names in _ALONE.values():
             alone = Node(**{name: getattr(node, name) for name in names})
-            reasons = [self._rooms.lacks(position, alone) for position in own]
+            reasons = [self.rooms.lacks(position, alone) for position in own]
             if reasons and all(reasons):
                 rule = THREADS if THREADS in reasons else reasons[-1]
                 break
         miss = ""
         if rule != TOGETHER and own:
-            amounts = [(self._amounts(rule, node, i), self._host.cells[i].id) for i in own]
+            amounts = [(self._amounts(rule, node, i), self.host.cells[i].id) for i in own]
             missing, cell = min((wanted - free, cell) for (wanted, free), cell in amounts)
             miss = f"cell {cell}: {missing} {_UNITS[rule]}" if missing > 0 else ""
         return Refusal(
@@ -200,21 +197,21 @@ class _Reasons:
 
     def _amounts(self, rule: str, node: Node, position: int) -> tuple[int, int]:
         """Return what a node wants of what a rule is about, and what a cell has of it."""
-        cell = self._host.cells[position]
+        cell = self.host.cells[position]
         if rule == CPUS:
             return node.vcpus, cell.shareable
         if rule == PINNED:
             return node.pinned + node.emulator_cpus, max(cell.pinnable, 0)
         if rule == THREADS:
-            return node.pinned, max(self._rooms.pinnable(position), 0)
+            return node.pinned, max(self.rooms.pinnable(position), 0)
         if rule == PAGES:
             return node.memory_mib, max(cell.pages_mib.get(size, 0) for size in node.page_sizes)
-        return node.memory_mib, max(self._rooms.memory(position, node), 0)
+        return node.memory_mib, max(self.rooms.memory(position, node), 0)
 
     def _wanted(self, node: Node) -> str:
         sizes = sorted(node.page_sizes - {ORDINARY})
         pages = f" in pages of {' or '.join(map(str, sizes))} KiB" if sizes else ""
-        policy = self._guest.threads
+        policy = self.guest.threads
         threads = {REQUIRE: " of whole cores", ISOLATE: " of cores without siblings"}.get(
             policy, ""
         )
@@ -227,7 +224,7 @@ class _Reasons:
     def _texts(self, node: Node, shown: Mapping[int, str] | None = None) -> dict[int, str]:
         return {
             cell.id: self._text(cell, node)
-            for cell in islice(self._host.cells, _SHOWN_CELLS)
+            for cell in islice(self.host.cells, _SHOWN_CELLS)
             if shown is None or cell.id in shown
         }
 
@@ -237,14 +234,14 @@ class _Reasons:
             on = "" if cell.floating is None else f" on {cell.floating}"
             parts.append(f"{max(cell.vcpus, 0)} shared CPUs{on}")
         if node.pinned or node.emulator_cpus:
-            position = self._host.cells.index(cell)
-            most = self._rooms.pinnable(position)
+            position = self.host.cells.index(cell)
+            most = self.rooms.pinnable(position)
             whole = f", {most} of them as wanted" if most < cell.pinnable else ""
             parts.append(f"{cell.pinnable} CPUs to pin{whole}")
         sizes = sorted(node.page_sizes - {ORDINARY})
         if ORDINARY in node.page_sizes:
-            position = self._host.cells.index(cell)
-            memory = self._rooms.memory(position, node)
+            position = self.host.cells.index(cell)
+            memory = self.rooms.memory(position, node)
             parts.append(f"{max(memory, 0)} MiB")
         parts += [f"{cell.pages_mib.get(size, 0)} MiB in pages of {size} KiB" for size in sizes]
         return ", ".join(parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,30 +32,25 @@ LOG = logging.getLogger(__name__)
 _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
+@dataclass(slots=True, eq=False)
 class ProviderConfigMerger:
     """Adds the entries of the operator's files to wanted trees. Safe for several threads.
 
-    :param directory: where the files are.
-    :param ledger: remembers what was added, so that what leaves the files is taken back.
-    :param amounts_of: provider uuid to the amounts that consumers hold of it, by class.
+    :ivar directory: where the files are.
+    :ivar ledger: remembers what was added, so that what leaves the files is taken back.
+    :ivar amounts_of: provider uuid to the amounts that consumers hold of it, by class.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        ledger: Ledger,
-        amounts_of: Callable[[str], Mapping[str, int]] | None = None,
-    ) -> None:
-        self._directory = directory
-        self._ledger = ledger
-        self._amounts_of = amounts_of
-        self._mutex = threading.Lock()
-        self._read_fingerprint: _Fingerprint | None = None
-        self._readings = 0
-        self._configs: tuple[ProviderConfig, ...] = ()
-        self._conditions = LastingConditions()
-        self._absent: dict[str, frozenset[str]] = {}
-        self._kept_sentences: dict[str, frozenset[str]] = {}
+    directory: Path
+    ledger: Ledger
+    amounts_of: Callable[[str], Mapping[str, int]] | None = None
+    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _read_fingerprint: _Fingerprint | None = field(default=None, init=False)
+    _readings: int = field(default=0, init=False)
+    _configs: tuple[ProviderConfig, ...] = field(default=(), init=False)
+    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
+    _absent: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _kept_sentences: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
 
     def load(self) -> None:
         """Read the files.
@@ -63,7 +59,7 @@ class ProviderConfigMerger:
         """
         with self._mutex:
             self._read_fingerprint = self._fingerprint()
-            self._configs = load(self._directory)
+            self._configs = load(self.directory)
             # last: a pass that merges the files as they were meanwhile has the number of before
             self._readings += 1
 
@@ -75,7 +71,7 @@ class ProviderConfigMerger:
             except errors.InvalidConfiguration as error:
                 LOG.error("%s The files as read before stay in force until then.", error)
             else:
-                LOG.info("The provider config files in %s were read again.", self._directory)
+                LOG.info("The provider config files in %s were read again.", self.directory)
         return self._readings
 
     def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> MergeResult:
@@ -83,29 +79,29 @@ class ProviderConfigMerger:
         result = merge(
             self._configs,
             tree,
-            remembered_additions=self._ledger.additions(),
+            remembered_additions=self.ledger.additions(),
             base=base,
-            held_amounts=self._amounts_of,
+            held_amounts=self.amounts_of,
         )
         self._announce(root_uuid, result)
         return result
 
     def before_flush(self, result: MergeResult) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""
-        remembered_additions = self._ledger.additions()
+        remembered_additions = self.ledger.additions()
         union: Additions = dict(remembered_additions)
         for uuid in result.additions.keys() & result.uuids:
             union[uuid] = {
                 kind: sorted({*remembered_additions.get(uuid, {}).get(kind, ()), *names})
                 for kind, names in result.additions[uuid].items()
             }
-        self._ledger.remember_additions(union)
+        self.ledger.remember_additions(union)
 
     def after_flush(self, result: MergeResult) -> None:
         """Remember what is there now, and forget what was taken back."""
-        others = {u: k for u, k in self._ledger.additions().items() if u not in result.uuids}
+        others = {u: k for u, k in self.ledger.additions().items() if u not in result.uuids}
         own = {u: k for u, k in result.additions.items() if u in result.uuids}
-        self._ledger.remember_additions({**others, **own})
+        self.ledger.remember_additions({**others, **own})
 
     def _announce(self, root_uuid: str, result: MergeResult) -> None:
         """Log a state once, not in every pass, and again after it was otherwise."""
@@ -128,7 +124,7 @@ class ProviderConfigMerger:
     def _fingerprint(self) -> _Fingerprint:
         file_marks = []
         try:
-            for path in sorted(self._directory.glob("*.yaml")):
+            for path in sorted(self.directory.glob("*.yaml")):
                 stat = path.stat()
                 file_marks.append((path.name, stat.st_mtime_ns, stat.st_size))
         except OSError as error:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -80,46 +81,35 @@ class PassResult(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})
 
 
+@dataclass(slots=True, eq=False)
 class ResourceTracker:
     """The nodes of this agent and their passes. Safe for several threads.
 
-    :param workers: how many passes are running at once, those that wait not counted.
-    :param patience: seconds that an order waits for a node whose pass does not end.
-    :param clock: seconds, monotonic.
-    :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
+    :ivar workers: how many passes are running at once, those that wait not counted.
+    :ivar patience: seconds that an order waits for a node whose pass does not end.
+    :ivar clock: seconds, monotonic.
+    :ivar wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
     """
 
-    def __init__(
-        self,
-        node_pass: NodePass,
-        report: ReportClient,
-        board: StatusBoard,
-        options: TrackerOptions,
-        contest: WriteContest,
-        *,
-        wait: Callable[[float], bool],
-        workers: int = 1,
-        patience: float = PATIENCE,
-        clock: Callable[[], float] = time.monotonic,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._pass = node_pass
-        self._report = report
-        self._board = board
-        self._options = options
-        self._contest = contest
-        self._wait = wait
-        self._turns = threading.Semaphore(workers)
-        self._patience = patience
-        self._clock = clock
-        self._rng = rng or random.Random()
-        self._started_at = clock()
-        # Replaced, never changed: other threads go through it meanwhile.
-        self._nodes: dict[str, Node] = {}
+    node_pass: NodePass
+    report: ReportClient
+    board: StatusBoard
+    options: TrackerOptions
+    contest: WriteContest
+    _: KW_ONLY
+    wait: Callable[[float], bool]
+    workers: InitVar[int] = 1
+    patience: float = PATIENCE
+    clock: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.Random)
+    _turns: threading.Semaphore = field(init=False)
+    _started_at: float = field(init=False)
+    _nodes: dict[str, Node] = field(default_factory=dict, init=False)
+    """Replaced, never changed: other threads go through it meanwhile."""
 
-    def set_options(self, options: TrackerOptions) -> None:
-        """Take over options that changed."""
-        self._options = options
+    def __post_init__(self, workers: int) -> None:
+        self._turns = threading.Semaphore(workers)
+        self._started_at = self.clock()
 
     def add_node(self, name: str, uuid: str) -> None:
         """Take a node in; one that is known under the same uuid keeps its state."""
@@ -127,14 +117,14 @@ class ResourceTracker:
         if known_node is None or known_node.uuid != uuid:
             node = Node(name, uuid, NodeState(started_at=self._started_at))
             self._nodes = {**self._nodes, name: node}
-            self._board.set_node(name, uuid)
+            self.board.set_node(name, uuid)
 
     def drop_node(self, name: str) -> None:
         """Forget a node that is not managed here any more; placement keeps its providers."""
         self._nodes = {
             node_name: node for node_name, node in self._nodes.items() if node_name != name
         }
-        self._board.forget_node(name)
+        self.board.forget_node(name)
 
     def nodes(self) -> dict[str, str]:
         """Return the nodes managed here, name to uuid."""
@@ -155,7 +145,7 @@ class ResourceTracker:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeNodeBusy: a pass of it does not end.
         """
-        with self._acquire(self._known_node(name).lock, name, self._patience):
+        with self._acquire(self._known_node(name).lock, name, self.patience):
             yield
 
     @contextmanager
@@ -206,18 +196,18 @@ class ResourceTracker:
         """
         node = self._nodes[name]
         target = self._target(node)
-        with self._pass_of(node, self._patience), self._report.tracing():
+        with self._pass_of(node, self.patience), self.report.tracing():
             try:
-                return self._pass.propose(target)
+                return self.node_pass.propose(target)
             except errors.ReshapeNeeded:
-                return self._pass.propose(target, reshape=True)
+                return self.node_pass.propose(target, reshape=True)
 
     def plan(self, name: str) -> list[Step]:
         """Return the steps a pass would do now.
 
         :raises Exception: as a pass; nothing is decided about it.
         """
-        return self._pass.steps(self.propose(name))
+        return self.node_pass.steps(self.propose(name))
 
     def run_pass(
         self,
@@ -236,12 +226,12 @@ class ResourceTracker:
         """
         node = self._nodes.get(name)
         if node is None:
-            return PassResult(completed=False, next_in=self._options.limits().period)
+            return PassResult(completed=False, next_in=self.options.limits().period)
         while True:
-            attempt = PassAttempt(began=self._clock())
+            attempt = PassAttempt(began=self.clock())
             with (
                 self._pass_of(node),
-                self._report.tracing() as attempt.tally,
+                self.report.tracing() as attempt.tally,
                 tracing.span(
                     "pass", node=name, openstack__global_request_id=attempt.tally.global_request_id
                 ),
@@ -259,17 +249,17 @@ class ResourceTracker:
             if attempt.error is not None and not isinstance(attempt.error, errors.PlacementError):
                 self._show_life(node)
             if decision.action is Action.RETRY:
-                self._board.count_retry(conflict=True)
+                self.board.count_retry(conflict=True)
                 if node.state.startup and node.state.tries >= decisions.MAX_TRIES:
                     self._keep_claims_away(node, attempt)
-                if self._wait(self._draw_wait(decision)):
+                if self.wait(self._draw_wait(decision)):
                     return PassResult(completed=False, next_in=NEVER)
                 continue
             return self._result(node, attempt, decision)
 
     def _show_life(self, node: Node) -> None:
         try:
-            self._report.show_life(node.uuid)
+            self.report.show_life(node.uuid)
         except errors.PlacementError as error:
             LOG.debug("Node %s: placement did not hear from the agent: %s", node.name, error)
 
@@ -285,7 +275,7 @@ class ResourceTracker:
             )
         for _ in range(TRIES_TO_MARK):
             try:
-                self._report.change_traits(node.uuid, add=[COMPUTE_STATUS_DISABLED])
+                self.report.change_traits(node.uuid, add=[COMPUTE_STATUS_DISABLED])
             except errors.ResourceProviderUpdateConflict:
                 continue  # they come first here too
             except errors.PlacementError as error:
@@ -304,7 +294,7 @@ class ResourceTracker:
         with (
             self._acquire(OrderedLocks(node.at_work, held_lock), node.name, patience),
             stepping_aside(LentLock(held_lock)),
-            self._pass.one_reading(node.name),
+            self.node_pass.one_reading(node.name),
         ):
             yield
 
@@ -315,13 +305,13 @@ class ResourceTracker:
 
         :raises PlacementError: it is not.
         """
-        bound = decisions.turn_after_outage(node.state, self._clock(), self._options.limits())
+        bound = decisions.turn_after_outage(node.state, self.clock(), self.options.limits())
         if not bound:
             return None
-        self._report.reconnect()
-        self._board.placement_is(up=True)
+        self.report.reconnect()
+        self.board.placement_is(up=True)
         node.state = node.state._replace(rejoins=True)
-        turn = self._rng.uniform(0.0, bound)
+        turn = self.rng.uniform(0.0, bound)
         LOG.debug(
             "Node %s: placement can be reached again; the next pass begins in %.1f s.",
             node.name,
@@ -331,9 +321,9 @@ class ResourceTracker:
 
     def _attempt(self, node: Node, attempt: PassAttempt, on_first: Callable[[str], None]) -> None:
         target = self._target(node)
-        self._contest.check(node.uuid)
+        self.contest.check(node.uuid)
         try:
-            proposal = self._pass.propose(target, node.last)
+            proposal = self.node_pass.propose(target, node.last)
         except errors.ReshapeNeeded as error:
             needed = PassAttempt(attempt.began, error=error)
             if self._decide(node, needed).action is not Action.RESHAPE:
@@ -343,13 +333,13 @@ class ResourceTracker:
                 node.name,
                 error,
             )
-            proposal = self._pass.propose(target, reshape=True)
+            proposal = self.node_pass.propose(target, reshape=True)
         if proposal.problems and node.state.startup:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
         if proposal.is_settled:
-            self._contest.rest(node.uuid)
+            self.contest.rest(node.uuid)
         else:
             self._flush(node, attempt, proposal)
         if node.state.startup:
@@ -362,44 +352,44 @@ class ResourceTracker:
             "inventories": inventories_of(proposal.wanted_tree, node.uuid),
             "faulty": faulty_in(proposal.wanted_tree, node.uuid),
         }
-        steps = self._pass.flush(proposal)
+        steps = self.node_pass.flush(proposal)
         attempt.changes = len(steps)
         last_tree = node.last.wanted_tree if node.last else None
-        self._contest.record(node.uuid, last_tree, proposal.base, steps)
-        log_changes(node.name, steps, last_tree, self._board.history, proposal.class_changes)
+        self.contest.record(node.uuid, last_tree, proposal.base, steps)
+        log_changes(node.name, steps, last_tree, self.board.history, proposal.class_changes)
         node.last = proposal
 
     def _decide(self, node: Node, attempt: PassAttempt) -> Decision:
         event = Event(
             attempt.kind,
-            at=self._clock(),
+            at=self.clock(),
             subject=" ".join(subject_of(fault) for fault in attempt.faults),
             retry_after=getattr(attempt.error, "retry_after", None),
         )
-        return decisions.decide(node.state, event, self._options.limits())
+        return decisions.decide(node.state, event, self.options.limits())
 
     def _account(self, node: Node, attempt: PassAttempt, decision: Decision) -> None:
         """Log and show how a try went."""
-        now = self._clock()
+        now = self.clock()
         attempt.log(node.name, decision, now)
         entry = attempt.entry(node, now)
         is_completed = decision.action is Action.DONE
-        self._board.count_pass("completed" if is_completed else "failed", now - attempt.began)
+        self.board.count_pass("completed" if is_completed else "failed", now - attempt.began)
         if is_completed:
             entry["last_success"] = time.time()
             # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
             # the pass did not.
-            offered_versions = self._report.offered_versions
+            offered_versions = self.report.offered_versions
             version = version_text(offered_versions.maximum) if offered_versions else ""
-            self._board.placement_is(up=True, max_version=version)
+            self.board.placement_is(up=True, max_version=version)
         elif decision.action is Action.BACK_OFF:
-            self._board.placement_is(up=False)
+            self.board.placement_is(up=False)
         if self._nodes.get(node.name) is node:  # the board has forgotten a node that was dropped
-            self._board.set_node(node.name, node.uuid, **entry)
+            self.board.set_node(node.name, node.uuid, **entry)
 
     def _result(self, node: Node, attempt: PassAttempt, decision: Decision) -> PassResult:
         is_done = decision.action is Action.DONE
-        next_in = self._options.period if is_done else self._options.limits().period
+        next_in = self.options.period if is_done else self.options.limits().period
         if decision.action is Action.EXIT:
             next_in = NEVER
         elif decision.action is Action.BACK_OFF:
@@ -414,7 +404,7 @@ class ResourceTracker:
         )
 
     def _draw_wait(self, decision: Decision) -> float:
-        return max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
+        return max(decision.wait_at_least, self.rng.uniform(0.0, decision.wait))
 
     def _target(self, node: Node) -> PassTarget:
-        return PassTarget(node.name, node.uuid, self._options.rename_allowed)
+        return PassTarget(node.name, node.uuid, self.options.rename_allowed)

@@ -12,6 +12,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
@@ -54,34 +55,33 @@ def with_total(record: InventoryRecord | None, total: int) -> InventoryRecord:
     return new_record
 
 
+def _in_a_thread(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+
+
+@dataclass(slots=True, eq=False)
 class SharedDisk:
     """Keeps the total of one sharing provider. Safe for threads.
 
-    :param uuid: of the provider.
-    :param spread: seconds within which the agents that see a difference look again.
-    :param later: calls something after so many seconds, in another thread.
+    :ivar uuid: of the provider.
+    :ivar spread: seconds within which the agents that see a difference look again.
+    :ivar later: calls something after so many seconds, in another thread.
     """
 
-    def __init__(
-        self,
-        report: ReportClient,
-        uuid: str,
-        *,
-        spread: float,
-        later: Callable[[float, Callable[[], None]], None] | None = None,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._report = report
-        self._uuid = uuid
-        self._spread = spread
-        self._later = later or _in_a_thread
-        self._rng = rng or random.Random()
-        self._lock = threading.Lock()
-        self._measured_totals: dict[str, int] = {}
-        self._is_planned = False
-        self._seen_record: tuple[int, int | None] = (-1, None)
-        """Generation and total of the provider when it was looked at last."""
-        self._conditions = LastingConditions()
+    report: ReportClient
+    uuid: str
+    _: KW_ONLY
+    spread: float
+    later: Callable[[float, Callable[[], None]], None] = _in_a_thread
+    rng: random.Random = field(default_factory=random.Random)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _measured_totals: dict[str, int] = field(default_factory=dict, init=False)
+    _is_planned: bool = field(default=False, init=False)
+    _seen_record: tuple[int, int | None] = field(default=(-1, None), init=False)
+    """Generation and total of the provider when it was looked at last."""
+    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
 
     def after_pass(self, node: str, root: str, facts: Mapping[str, Any]) -> None:
         """Plan a look at the provider if its total is not what this node measured; no request.
@@ -94,7 +94,7 @@ class SharedDisk:
             self._trouble(
                 f"connection of {node}",
                 "none",
-                f"Node {node}: [compute_agent]shared_disk_provider {self._uuid} shares no disk "
+                f"Node {node}: [compute_agent]shared_disk_provider {self.uuid} shares no disk "
                 f"with it, so its total is not kept up to date: it must have trait {SHARING_TRAIT} "
                 "and be in an aggregate of the node's root provider.",
             )
@@ -108,13 +108,13 @@ class SharedDisk:
             if self._is_planned:
                 return
             self._is_planned = True
-        self._later(self._rng.uniform(0.0, self._spread), lambda: self._look(node))
+        self.later(self.rng.uniform(0.0, self.spread), lambda: self._look(node))
 
     def _connected_provider(self, root: str) -> ProviderData | None:
-        tree = self._report.known_tree(root)
-        if tree is None or not tree.exists(root) or not tree.exists(self._uuid):
+        tree = self.report.known_tree(root)
+        if tree is None or not tree.exists(root) or not tree.exists(self.uuid):
             return None
-        provider = tree.data(self._uuid)
+        provider = tree.data(self.uuid)
         shares = SHARING_TRAIT in provider.traits
         return provider if shares and provider.aggregates & tree.data(root).aggregates else None
 
@@ -127,14 +127,13 @@ class SharedDisk:
 
     def _look(self, node: str) -> None:
         try:
-            with self._report.tracing():
+            with self.report.tracing():
                 self._bring_up_to_date(node)
         except Exception as error:  # noqa: BLE001 - a later pass plans another look
             self._trouble(
                 "look",
                 type(error).__name__,
-                f"The disk that provider {self._uuid} shares cannot be kept up to date now: "
-                f"{error}",
+                f"The disk that provider {self.uuid} shares cannot be kept up to date now: {error}",
                 defect=not isinstance(error, errors.ComputeAgentError),
             )
         else:
@@ -154,22 +153,22 @@ class SharedDisk:
         self._write_if_it_differs(node)
 
     def _write_if_it_differs(self, node: str) -> None:
-        providers, measured_total = self._report.placement.providers, self._measured_totals[node]
-        stored_inventory = providers.inventories(self._uuid, self._uuid)
+        providers, measured_total = self.report.placement.providers, self._measured_totals[node]
+        stored_inventory = providers.inventories(self.uuid, self.uuid)
         record = stored_inventory.content.get(DISK)
         total = _total_of(record)
         self._seen_record = (stored_inventory.generation, total)
         if not differs(measured_total, total):
-            LOG.debug("The disk of provider %s is up to date: another agent wrote it.", self._uuid)
+            LOG.debug("The disk of provider %s is up to date: another agent wrote it.", self.uuid)
             return
         records = {**stored_inventory.content, DISK: with_total(record, measured_total)}
         answer = providers.put_inventories(
-            self._uuid, self._uuid, stored_inventory.generation, records
+            self.uuid, self.uuid, stored_inventory.generation, records
         )
         self._seen_record = (answer.generation, measured_total)
         LOG.info(
             "Provider %s shares %d GiB of disk now, as node %s measured; before, it shared %s.",
-            *(self._uuid, measured_total, node, "nothing" if total is None else f"{total} GiB"),
+            *(self.uuid, measured_total, node, "nothing" if total is None else f"{total} GiB"),
         )
 
     def _trouble(self, topic: str, about: str, text: str, *, defect: bool = False) -> None:
@@ -179,14 +178,8 @@ class SharedDisk:
 
     def _over(self, topic: str) -> None:
         if self._conditions.is_over(topic):
-            LOG.info("The disk that provider %s shares is kept up to date again.", self._uuid)
+            LOG.info("The disk that provider %s shares is kept up to date again.", self.uuid)
 
 
 def _total_of(record: InventoryRecord | None) -> int | None:
     return None if record is None else int(record["total"])
-
-
-def _in_a_thread(seconds: float, call: Callable[[], None]) -> None:
-    timer = threading.Timer(seconds, call)
-    timer.daemon = True
-    timer.start()

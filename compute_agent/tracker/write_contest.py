@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -41,16 +42,16 @@ MOST_UNDONE: Final = 3
 _NAMED: Final = 3
 
 
+@dataclass(slots=True, eq=False)
 class WriteContest:
     """What another writer undoes of each tree.
 
-    :param place: where this agent runs.
+    :ivar place: where this agent runs.
     """
 
-    def __init__(self, report: ReportClient, place: Place) -> None:
-        self._report = report
-        self._place = place
-        self._undone: dict[str, tuple[frozenset[str], int]] = {}
+    report: ReportClient
+    place: Place
+    _undone: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict, init=False)
 
     def check(self, root_uuid: str) -> None:
         """Check that nobody undoes what this agent writes. It stays so until the agent ends.
@@ -61,7 +62,7 @@ class WriteContest:
         if count < MOST_UNDONE:
             return
         raise errors.InvalidNodeConfiguration(
-            f"Another writer undid {count} times in a row what this agent, at {self._place}, wrote "
+            f"Another writer undid {count} times in a row what this agent, at {self.place}, wrote "
             f"of the resource provider {root_uuid}: {first_of(sorted(names), _NAMED)}. "
             f"{self._other(root_uuid)} So nothing more is written. Stop the agent that is not this "
             "host's, and on a cloned machine delete compute_id and the state directory and give it "
@@ -96,12 +97,12 @@ class WriteContest:
     def _other(self, root_uuid: str) -> str:
         """Return who reported the host last but this agent, as far as placement knows."""
         try:
-            report = self._report.placement.agent_reports.read([root_uuid]).get(root_uuid)
+            report = self.report.placement.agent_reports.read([root_uuid]).get(root_uuid)
         except errors.PlacementError as error:
             LOG.debug("Who else reports %s is not known: %s", root_uuid, error)
             report = None
         other = None if report is None else Place.of(report.place)
-        if other is None or self._place.is_same(other):
+        if other is None or self.place.is_same(other):
             return "It may be another agent of the same name or identity, or a script."
         return f"It is the agent at {other}."
 

@@ -138,7 +138,14 @@ def _missing_request(
     if lacking_amounts:
         group = need.group(UNSUFFIXED).with_resources(lacking_amounts)
         # the part that is there has met the traits; what is added may be on another provider
-        groups[UNSUFFIXED] = _only_storage_traits(group) if partly else group
+        if partly:
+            storage = {
+                alternatives
+                for alternatives in group.required
+                if all(name.startswith(STORAGE_PREFIX) for name in alternatives)
+            }
+            group = replace(group, required=frozenset(storage), forbidden=frozenset())
+        groups[UNSUFFIXED] = group
     if not groups:
         return None
     # a group without resources restricts those in one subtree with it
@@ -152,15 +159,6 @@ def _missing_request(
         groups=groups,
         same_subtree=frozenset(suffixes for suffixes in remaining_subtrees if len(suffixes) > 1),
     )
-
-
-def _only_storage_traits(group: RequestGroup) -> RequestGroup:
-    storage = {
-        alternatives
-        for alternatives in group.required
-        if all(name.startswith(STORAGE_PREFIX) for name in alternatives)
-    }
-    return replace(group, required=frozenset(storage), forbidden=frozenset())
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,11 @@ class Healer:
         need = flavor.request_of(spec, self.request_options)
         record = self.report.placement.allocations.get_allocs_for_consumer(instance.uuid)
         held_amounts = of_record(record)
-        here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
+        here = {
+            uuid: own
+            for uuid, own in held_amounts.items()
+            if self.directory.root(uuid) == root or self.directory.is_shared(uuid)
+        }
         fixed_providers = {
             suffix: uuid for port in ports for suffix, uuid in port.port_providers.items()
         }
@@ -277,9 +281,6 @@ class Healer:
                 profiles.append((port, {**port.profile, PORT_ALLOCATION: allocation}))
         return profiles
 
-    def _is_here(self, provider: str, root: str) -> bool:
-        return self.directory.root(provider) == root or self.directory.is_shared(provider)
-
     def _spec(self, instance: Instance, ports: Sequence[Port]) -> RequestSpec:
         spec = instance.spec_with(ports)
         if self.request_options.pci_aliases is not None:
@@ -344,6 +345,6 @@ def healer_of(
         HostSearch(PlacementClient(way), HostSearchOptions(request=request)),
         directory,
         devices_of,
-        overcommit=overcommit,
+        overcommit,
     )
     return Healer(report, directory, placing, ports, request, force, with_ports)

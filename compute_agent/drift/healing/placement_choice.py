@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.request.spec import RequestSpec
-    from compute_agent.scheduler.placement.candidates import AllocationCandidates, Candidate
+    from compute_agent.scheduler.placement.candidates import Candidate
     from compute_agent.scheduler.search.search import HostSearch
     from compute_agent.virt.driver import InstanceDevices
 
@@ -135,38 +135,33 @@ class GuestFacts:
         )
 
 
+@dataclass(slots=True, eq=False)
 class Placing:
     """Asks placement, and the agent of the host, where missing resources come from.
 
-    :param devices_of: what a guest really holds; None where it is not known.
-    :param overcommit: offer also what exceeds the capacity of providers, for placement to refuse.
+    :ivar devices_of: what a guest really holds; None where it is not known.
+    :ivar overcommit: offer also what exceeds the capacity of providers, for placement to refuse.
     """
 
-    def __init__(
-        self,
-        report: ReportClient,
-        search: HostSearch,
-        directory: ProviderDirectory,
-        devices_of: Callable[[Instance], InstanceDevices | None] = lambda _instance: None,
-        *,
-        overcommit: bool = False,
-    ) -> None:
-        self._report = report
-        self._search = search
-        self._directory = directory
-        self._devices_of = devices_of
-        self._overcommit = overcommit
-        self._trees: dict[str, ProviderTree] = {}
-        self._names: dict[str, dict[str, str]] = {}
-        for provider in directory.providers.values():
+    report: ReportClient
+    search: HostSearch
+    directory: ProviderDirectory
+    devices_of: Callable[[Instance], InstanceDevices | None]
+    overcommit: bool
+    knows_types: bool = field(init=False)
+    _trees: dict[str, ProviderTree] = field(default_factory=dict, init=False)
+    _names: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for provider in self.directory.providers.values():
             self._names.setdefault(provider.root, {})[provider.name] = provider.uuid
-        self.knows_types = report.connect().maximum >= CONSUMER_TYPE
+        self.knows_types = self.report.connect().maximum >= CONSUMER_TYPE
 
     def may_serve(self, provider: str, group: RequestGroup) -> bool:
         """Whether a provider has the traits that a group asks for."""
         if not group.required and not group.forbidden:
             return True
-        tree = self._tree(self._directory.root(provider))
+        tree = self._tree(self.directory.root(provider))
         return group.accepts(tree.data(provider).traits if tree.exists(provider) else frozenset())
 
     def places(
@@ -193,9 +188,14 @@ class Placing:
             yield PlacedResources(cell_amounts)
             return
         part = cell_amounts or coverage.partly
-        answer = self._search.on_host(_without_numa(spec) if part else spec, missing_request, root)
+        answer = self.search.on_host(_without_numa(spec) if part else spec, missing_request, root)
         candidates = [
-            candidate for candidate in answer.candidates if _is_fixed(candidate, fixed_providers)
+            candidate
+            for candidate in answer.candidates
+            if all(
+                candidate.mappings.get(suffix, (uuid,)) == (uuid,)
+                for suffix, uuid in fixed_providers.items()
+            )
         ]
         allowed_candidates = [
             candidate
@@ -203,12 +203,24 @@ class Placing:
             if facts is None or facts.allows(candidate.allocations)
         ]
         if allowed_candidates:
-            for candidate in _in_order(allowed_candidates, answer, coverage):
-                yield _placed_resources(candidate, cell_amounts)
+            kept_providers = set(coverage.kept_amounts)
+            # first those that stay on the providers the instance is on already
+            for candidate in sorted(
+                candidates_in_order(allowed_candidates, answer.providers),
+                key=lambda candidate: len(set(candidate.allocations) - kept_providers),
+            ):
+                yield PlacedResources(
+                    without_zeros(add(cell_amounts, candidate.allocations)),
+                    {suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids},
+                )
             return
         rooms = roomiest(missing_request, self._providers(root))
-        without_candidate = _asks_for_disk_alone(missing_request) and not rooms.obstacles
-        if rooms.complete and (without_candidate or self._overcommit):
+        # of shared disk alone no candidate can be offered: it is on no host
+        is_disk_alone = set(missing_request.resources) == {"DISK_GB"}
+        without_candidate = (
+            is_disk_alone and UNSUFFIXED in missing_request.groups and not rooms.obstacles
+        )
+        if rooms.complete and (without_candidate or self.overcommit):
             yield PlacedResources(without_zeros(add(cell_amounts, rooms.amounts)), rooms.mappings)
             return
         raise NotPlaced(
@@ -245,8 +257,8 @@ class Placing:
         uuids = self._names[root]
         if len(uuids) == 1:
             return None
-        devices = instance.devices or self._devices_of(instance)
-        return None if devices is None else GuestFacts(devices, self._directory.name(root), uuids)
+        devices = instance.devices or self.devices_of(instance)
+        return None if devices is None else GuestFacts(devices, self.directory.name(root), uuids)
 
     def _providers(self, root: str) -> list[HostProvider]:
         tree = self._tree(root)
@@ -256,25 +268,15 @@ class Placing:
                 name=data.name,
                 traits=data.traits,
                 capacity={name: int(capacity(record)) for name, record in data.inventory.items()},
-                used=usage_of(self._report, data.uuid),
+                used=usage_of(self.report, data.uuid),
             )
             for data in map(tree.data, tree.get_provider_uuids())
         ]
 
     def _tree(self, root: str) -> ProviderTree:
         if root not in self._trees:
-            self._trees[root] = self._report.get_provider_tree(root)
+            self._trees[root] = self.report.get_provider_tree(root)
         return self._trees[root]
-
-
-def _placed_resources(candidate: Candidate, cell_amounts: Amounts) -> PlacedResources:
-    mappings = {suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids}
-    return PlacedResources(without_zeros(add(cell_amounts, candidate.allocations)), mappings)
-
-
-def _asks_for_disk_alone(request: CandidateRequest) -> bool:
-    """Return whether no candidate can be offered: one of shared disk alone is on no host."""
-    return set(request.resources) == {"DISK_GB"} and UNSUFFIXED in request.groups
 
 
 def _cells_given(missing_request: CandidateRequest, facts: GuestFacts | None) -> Amounts:
@@ -303,22 +305,4 @@ def _without_numa(spec: RequestSpec) -> RequestSpec:
         spec,
         flavor=replace(flavor, extra_specs=specs),
         image=replace(image, properties=properties),
-    )
-
-
-def _is_fixed(candidate: Candidate, fixed_providers: Mapping[str, str]) -> bool:
-    return all(
-        candidate.mappings.get(suffix, (uuid,)) == (uuid,)
-        for suffix, uuid in fixed_providers.items()
-    )
-
-
-def _in_order(
-    candidates: list[Candidate], answer: AllocationCandidates, coverage: Coverage
-) -> list[Candidate]:
-    """Return the best first: those that stay on the providers the instance is on already."""
-    ordered_candidates = candidates_in_order(candidates, answer.providers)
-    return sorted(
-        ordered_candidates,
-        key=lambda candidate: len(set(candidate.allocations) - set(coverage.kept_amounts)),
     )

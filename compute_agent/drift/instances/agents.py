@@ -233,30 +233,27 @@ class AgentsOnBus:
             ) from error
 
 
+@dataclass(slots=True, eq=False)
 class AgentsSource:
     """What all hosts list, and what schedulers claimed for lately: it may be on its way.
 
     It knows nothing of migrations, and nothing of hosts that are silent.
     """
 
-    name = "agents"
-
-    def __init__(
-        self, agents: AgentsOnBus, say: Callable[[str], None] = lambda _text: None
-    ) -> None:
-        self._agents = agents
-        self._say = say
+    agents: AgentsOnBus
+    say: Callable[[str], None] = lambda _text: None
+    name: str = field(default="agents", init=False)
 
     def look(self, directory: ProviderDirectory) -> Listing:
         """Find the agents and ask each for its instances."""
         roots = {
             provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
         }
-        self._agents.ask_schedulers()
-        self._say("waiting for the agents to announce themselves")
-        roots_of_host = self._agents.hosts(directory.hosts)
-        self._say(f"asking {len(roots_of_host)} agents for their instances")
-        answers = self._agents.instances(sorted(roots_of_host))
+        self.agents.ask_schedulers()
+        self.say("waiting for the agents to announce themselves")
+        roots_of_host = self.agents.hosts(directory.hosts)
+        self.say(f"asking {len(roots_of_host)} agents for their instances")
+        answers = self.agents.instances(sorted(roots_of_host))
         by_host = answers.instances
         answered_hosts = {host: roots_of_host[host] for host in by_host}
         heard_roots = frozenset().union(*answered_hosts.values())
@@ -266,7 +263,7 @@ class AgentsSource:
             for root in roots_of_host[host] - heard_roots
         }
         return Listing(
-            known_consumers=self._agents.recent_claims().union(*by_host.values()),
+            known_consumers=self.agents.recent_claims().union(*by_host.values()),
             by_host=by_host,
             roots=answered_hosts,
             silent=frozenset(roots - heard_roots),

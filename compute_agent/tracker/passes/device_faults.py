@@ -9,6 +9,7 @@ remembers it can give the device out again.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compute_agent.provider_tree import ProviderTree
@@ -21,27 +22,27 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class DeviceFaults:
     """The marks on the trees of one agent.
 
-    :param boot: identity of this boot of the machine.
+    :ivar boot: identity of this boot of the machine.
     """
 
-    def __init__(self, ledger: Ledger, boot: str) -> None:
-        self._ledger = ledger
-        self._boot = boot
+    ledger: Ledger
+    boot: str
 
     def take_off(self, tree: ProviderTree, root_uuid: str) -> frozenset[str]:
         """Take marks off that are over, before the driver sees the tree; return their providers.
 
         What was reserved because of them is given back.
         """
-        marks = self._ledger.faults()
-        reserves = self._ledger.reserves()
+        marks = self.ledger.faults()
+        reserves = self.ledger.reserves()
         over = frozenset(
             uuid
             for uuid in tree.get_provider_uuids(root_uuid)
-            if marks.get(uuid, self._boot) != self._boot
+            if marks.get(uuid, self.boot) != self.boot
         )
         for uuid in sorted(over):
             tree.remove_traits(uuid, UNHEALTHY)
@@ -57,26 +58,26 @@ class DeviceFaults:
 
         :param base: the tree as placement has it.
         """
-        known_uuids = self._ledger.reserves()
+        known_uuids = self.ledger.reserves()
         new_reserves = {
             uuid: {rc: _reserve_of(base, uuid, rc) for rc in tree.data(uuid).inventory}
             for uuid in tree.get_provider_uuids(root_uuid)
             if uuid not in known_uuids and UNHEALTHY in tree.data(uuid).traits
         }
-        self._ledger.change_faults(reserved=new_reserves)
+        self.ledger.change_faults(reserved=new_reserves)
 
     def remember(self, tree: ProviderTree, root_uuid: str, taken_off: frozenset[str]) -> None:
         """Record the marks on a tree that placement has now.
 
         :param taken_off: what `take_off` returned for it.
         """
-        marks = self._ledger.faults()
-        known_uuids = marks.keys() | self._ledger.reserves().keys()
+        marks = self.ledger.faults()
+        known_uuids = marks.keys() | self.ledger.reserves().keys()
         members = tree.get_provider_uuids(root_uuid)
         marked_uuids = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
-        self._ledger.change_faults(
+        self.ledger.change_faults(
             seen_faults={
-                uuid: self._boot for uuid in marked_uuids if uuid not in marks or uuid in taken_off
+                uuid: self.boot for uuid in marked_uuids if uuid not in marks or uuid in taken_off
             },
             forgotten_providers=[
                 uuid for uuid in members if uuid in known_uuids and uuid not in marked_uuids

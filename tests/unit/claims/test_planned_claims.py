@@ -222,11 +222,11 @@ def test_a_claim_that_runs_for_longer_than_a_second_is_shown_with_its_stage(flat
 
 def test_a_claim_whose_fit_is_not_decided_is_refused_by_name_logged_and_counted(flat, caplog):
     board = StatusBoard("h")
-    flat.book._on_undecided = board.count_undecided_claim
+    flat.book.on_undecided = board.count_undecided_claim
     cells = {f"numa_cpus.{n}": n for n in range(2)} | {f"numa_mem.{n}": 512 for n in range(2)}
     wanted = {ROOT: {"VCPU": 2, "MEMORY_MB": 1024}}
     options = PlanOptions(budget=0, limit=0)
-    flat.book._policy = flat.book._policy._replace(options=options)
+    flat.book.policy = flat.book.policy._replace(options=options)
     with pytest.raises(errors.FitUndecided, match=f"Node h gives {ONE} nothing.* 0 steps"):
         claimed(flat, ONE, wanted, flavor(2, 1024, numa_nodes=2, **cells))
     assert board.counters().undecided_claims == 1
