@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.discovery.facts import HostTopology
     from compute_agent.report.steps import Step
-    from compute_agent.tracker.passes.proposal import Proposal
+    from compute_agent.tracker.node import Proposal
     from compute_agent.virt.layout import HostLayout, LayoutOptions
 
 NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"

@@ -27,11 +27,10 @@ from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import TreeCache, TreeCaches
 from compute_agent.report.flush import Flush, FlushReport, log_kept
 from compute_agent.report.plan import plan
-from compute_agent.report.provider_writes import ProviderWrites
+from compute_agent.report.provider_writes import ProviderWrites, remove_tree
 from compute_agent.report.reshape import Reshaper
 from compute_agent.report.steps import KeepProvider, SetAggregates, SetInventories, Step
 from compute_agent.report.tree_reader import TreeReader
-from compute_agent.report.tree_removal import remove_tree
 
 Consumers = dict[str, dict[str, Any]]
 

@@ -25,11 +25,17 @@ from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
-from compute_agent.tracker.node import HoldableLock, LentLock, Node, OrderedLocks
+from compute_agent.tracker.node import (
+    HoldableLock,
+    LentLock,
+    Node,
+    OrderedLocks,
+    PassTarget,
+    Proposal,
+)
 from compute_agent.tracker.pass_attempt import PassAttempt, as_one, subject_of
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
-from compute_agent.tracker.passes.proposal import PassTarget, Proposal
 from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
 from compute_agent.tracker.write_contest import WriteContest
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.report.client import ReportClient
-    from compute_agent.tracker.passes.proposal import Proposal
+    from compute_agent.tracker.node import Proposal
 
 
 Ages = Mapping[str, float | None]

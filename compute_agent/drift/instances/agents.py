@@ -9,7 +9,6 @@ import time
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -45,19 +44,6 @@ Nodes = Mapping[str, Mapping[str, Any]]
 """The announcements of a host's nodes, by the uuid of their root providers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What agents said when they were asked for their instances.
-
-    :ivar instances: host to the instances that are there.
-    :ivar refusals: host to the reason of an agent that answered, and does not list them. A host in
-        neither did not answer.
-    """
-
-    instances: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    refusals: Mapping[str, str] = field(default_factory=dict)
-
-
 class AgentRefused(errors.ComputeAgentError):
     """An agent that was asked over the bus said no, or nothing."""
 
@@ -69,15 +55,21 @@ class BusUnavailable(errors.InvalidConfiguration):
 
 
 class AgentsOnBus:
-    """Listens to announcements and calls agents. To be closed.
+    """Listens to announcements and calls agents; a source of instances. To be closed.
 
+    :param say: receives what is done.
     :ivar patience: seconds after which an agent that was not heard is silent.
     :ivar one_period: seconds in which every agent that runs is heard once, if no message is lost.
     :raises InvalidConfiguration: there is no bus, or its options are wrong.
     :raises BusUnavailable: its broker does not answer, or refuses the user.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    name = "agents"
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, say: Callable[[str], None] = lambda _text: None
+    ) -> None:
+        self.say = say
         self._transport = message_bus.open_transport(conf)
         import oslo_messaging
 
@@ -108,19 +100,6 @@ class AgentsOnBus:
         Ends as soon as every one of `roots` was announced.
         """
         return {host: frozenset(nodes) for host, nodes in self._reporting(roots).items()}
-
-    def ask_schedulers(self) -> None:
-        """Ask every scheduler for whom it claimed lately; see `recent_claims`."""
-        self._collector.claimed_consumers.clear()
-        target = self._messaging.Target(topic=STATE_TOPIC, version=VERSION, fanout=True)
-        client = self._messaging.get_rpc_client(self._transport, target, retry=SEND_RETRIES)
-        client.cast({}, "report_claims", server=self._name)
-        self._asked_at = time.monotonic()
-
-    def recent_claims(self) -> frozenset[str]:
-        """Return for whom schedulers claimed lately, once each had the time to answer."""
-        time.sleep(max(0.0, self._asked_at + SCHEDULERS_ANSWER_IN - time.monotonic()))
-        return frozenset(self._collector.claimed_consumers)
 
     def announced_hosts(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As `hosts`; ends as soon as every one of these hosts announced itself."""
@@ -177,14 +156,44 @@ class AgentsOnBus:
             why = getattr(error, "value", error)
             raise AgentRefused(f"The agent of host {host} refused: {why}") from error
 
-    def instances(self, hosts: Collection[str]) -> Answers:
-        """Ask the agents of these hosts what is there."""
+    def look(self, directory: ProviderDirectory) -> Listing:
+        """List what all hosts do, and what schedulers claimed for lately: it may be on its way.
+
+        Nothing is known of migrations, and nothing of hosts that are silent.
+        """
+        self._collector.claimed_consumers.clear()
+        target = self._messaging.Target(topic=STATE_TOPIC, version=VERSION, fanout=True)
+        client = self._messaging.get_rpc_client(self._transport, target, retry=SEND_RETRIES)
+        client.cast({}, "report_claims", server=self._name)
+        asked_at = time.monotonic()
+        self.say("waiting for the agents to announce themselves")
+        roots_of_host = self.hosts(directory.hosts)
+        self.say(f"asking {len(roots_of_host)} agents for their instances")
+        hosts = sorted(roots_of_host)
         with ThreadPoolExecutor(CALLS_AT_ONCE, "agents") as pool:
             answers = dict(zip(hosts, pool.map(self._instances_of, hosts), strict=True))
-        return Answers(
-            {host: answer for host, answer in answers.items() if isinstance(answer, frozenset)},
-            {host: why for host, why in answers.items() if isinstance(why, str)},
+        by_host = {host: uuids for host, uuids in answers.items() if isinstance(uuids, frozenset)}
+        answered_hosts = {host: roots_of_host[host] for host in by_host}
+        heard_roots = frozenset().union(*answered_hosts.values())
+        roots = {root.uuid for root in directory.roots if not directory.is_shared(root.uuid)}
+        # each scheduler has the time to answer
+        time.sleep(max(0.0, asked_at + SCHEDULERS_ANSWER_IN - time.monotonic()))
+        return Listing(
+            known_consumers=frozenset(self._collector.claimed_consumers).union(*by_host.values()),
+            by_host=by_host,
+            roots=answered_hosts,
+            silent=frozenset(roots - heard_roots),
+            untold={
+                root: why
+                for host, why in answers.items()
+                if isinstance(why, str)
+                for root in roots_of_host[host] - heard_roots
+            },
         )
+
+    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
+        """Every agent lists all it runs."""
+        return True
 
     def devices(self, host: str, instance: str) -> Mapping[str, Any] | None:
         """Return what of its host a guest really holds; None where no agent reports it."""
@@ -231,48 +240,6 @@ class AgentsOnBus:
                 f"The message bus is {state}, so the agents cannot be asked: {why}. Check "
                 "[DEFAULT]transport_url, and that its broker runs."
             ) from error
-
-
-@dataclass(slots=True, eq=False)
-class AgentsSource:
-    """What all hosts list, and what schedulers claimed for lately: it may be on its way.
-
-    It knows nothing of migrations, and nothing of hosts that are silent.
-    """
-
-    agents: AgentsOnBus
-    say: Callable[[str], None] = lambda _text: None
-    name: str = field(default="agents", init=False)
-
-    def look(self, directory: ProviderDirectory) -> Listing:
-        """Find the agents and ask each for its instances."""
-        roots = {
-            provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
-        }
-        self.agents.ask_schedulers()
-        self.say("waiting for the agents to announce themselves")
-        roots_of_host = self.agents.hosts(directory.hosts)
-        self.say(f"asking {len(roots_of_host)} agents for their instances")
-        answers = self.agents.instances(sorted(roots_of_host))
-        by_host = answers.instances
-        answered_hosts = {host: roots_of_host[host] for host in by_host}
-        heard_roots = frozenset().union(*answered_hosts.values())
-        untold = {
-            root: why
-            for host, why in sorted(answers.refusals.items())
-            for root in roots_of_host[host] - heard_roots
-        }
-        return Listing(
-            known_consumers=self.agents.recent_claims().union(*by_host.values()),
-            by_host=by_host,
-            roots=answered_hosts,
-            silent=frozenset(roots - heard_roots),
-            untold=untold,
-        )
-
-    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
-        """Every agent lists all it runs."""
-        return True
 
 
 class _AnnouncementCollector:

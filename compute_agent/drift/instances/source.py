@@ -39,7 +39,7 @@ def listing_source(
 
         return InstanceFile(file or configured_file(conf))
     if conf.compute_agent.instance_source == "nova":
-        from compute_agent.drift.instances.nova import Nova
+        from compute_agent.drift.instances.openstack import Nova
         from compute_agent.openstack.service import Service
 
         return Nova(Service(conf, "nova", "Nova"), say, is_for_few=is_for_few)
@@ -49,16 +49,16 @@ def listing_source(
             "what they run. Set it, name a file of all instances with --instances, or set "
             "[compute_agent]instance_source = nova and group [nova]."
         )
-    from compute_agent.drift.instances.agents import AgentsOnBus, AgentsSource, BusUnavailable
+    from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
 
     try:
-        agents = AgentsOnBus(conf)
+        agents = AgentsOnBus(conf, say)
     except BusUnavailable as error:
         raise errors.InvalidConfiguration(
             f"{error} Without it, name a file of all instances with --instances."
         ) from error
     closing.callback(agents.close)
-    return AgentsSource(agents, say)
+    return agents
 
 
 def catalogue_of(
@@ -79,8 +79,7 @@ def catalogue_of(
             "Set it to nova (with groups [nova] and [neutron]), or name a file that describes the "
             "instances with --instances (etc/instances.jsonl.sample shows how)."
         )
-    from compute_agent.drift.instances.neutron import NeutronPorts
-    from compute_agent.drift.instances.nova import Nova
+    from compute_agent.drift.instances.openstack import NeutronPorts, Nova
     from compute_agent.openstack.service import Service
 
     neutron = Service(conf, "neutron", "Neutron", version="/v2.0")

@@ -20,9 +20,9 @@ from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.report.steps import KeepProvider, Step
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
+from compute_agent.tracker.node import Grounds, PassTarget, Proposal
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.tracker.passes.corrections import is_marked, normalise, synchronise_traits
-from compute_agent.tracker.passes.proposal import Grounds, PassTarget, Proposal
 
 if TYPE_CHECKING:
     from compute_agent.provider_config.merger import ProviderConfigMerger

@@ -15,8 +15,7 @@ from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.cmd.manage import main as manage
 from compute_agent.drift.instances.instance import Instance, PortsUnreadable
-from compute_agent.drift.instances.neutron import NeutronPorts
-from compute_agent.drift.instances.nova import Nova
+from compute_agent.drift.instances.openstack import NeutronPorts, Nova
 from compute_agent.openstack.service import TRIES, Service, ServiceUnusable
 from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.keystone import KeystoneTransport

@@ -91,7 +91,7 @@ class Host:
         self.conf = agent_conf.new_config([f"--config-file={path}"])
         self.driver = FakeNumaDriver(self.conf)
         self.driver.options = replace(self.driver.options, is_nested=not flat)
-        self.policy = policy
+        self.policy = policy or CellPolicy()
         self.report = Report()
         self.state = tmp_path / "state"
         self.state.mkdir()

@@ -7,7 +7,7 @@ from typing import Any
 from compute_agent import errors
 from compute_agent.provider_config.additions import MergeResult
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker.passes.proposal import Proposal
+from compute_agent.tracker.node import Proposal
 from compute_agent.tracker.place import Place
 from compute_agent.tracker.write_contest import WriteContest
 

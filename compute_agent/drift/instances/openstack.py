@@ -1,4 +1,4 @@
-"""Servers and migrations, as the Compute API shows them.
+"""Servers, migrations and ports, as the Compute and Networking APIs show them.
 
 Servers are read at microversion 2.98, the first at which a server carries its flavor and the
 properties of its image.
@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.drift.instances.instance import Instance, Listing, instance_of
+from compute_agent.drift.instances.instance import (
+    Instance,
+    Listing,
+    Port,
+    PortNotWritten,
+    PortsUnreadable,
+    instance_of,
+    port_of,
+)
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.provider_directory import ProviderDirectory
 
@@ -20,6 +28,7 @@ HOST: Final = "OS-EXT-SRV-ATTR:host"
 NODE: Final = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 TASK: Final = "OS-EXT-STS:task_state"
 UNSETTLED: Final = ("BUILD", "RESIZE", "VERIFY_RESIZE", "REVERT_RESIZE", "MIGRATING", "DELETED")
+PROFILE: Final = "binding:profile"
 ENDED: Final = ("completed", "confirmed", "reverted", "failed", "cancelled", "done")
 
 
@@ -174,6 +183,45 @@ class Nova:
         self._service.headers["OpenStack-API-Version"] = f"compute {text}"
         self._service.headers["X-OpenStack-Nova-API-Version"] = text
         return self._service
+
+
+class NeutronPorts:
+    """The ports of instances, read and written through the Networking API."""
+
+    writable = True
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """Return the ports of an instance that ask for resources.
+
+        :raises PortsUnreadable: they cannot be read.
+        """
+        doing = f"Listing the ports of instance {instance.uuid}"
+        try:
+            ports = list(
+                self._service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
+            )
+            if any(PROFILE not in port for port in ports):
+                raise ServiceUnusable(
+                    f"{doing} failed: Neutron does not show this user {PROFILE}. Give group "
+                    "[neutron] the credential of an administrator of the whole cloud."
+                )
+            return tuple(port_of(port) for port in ports if port.get("resource_request"))
+        except errors.ComputeAgentError as error:
+            raise PortsUnreadable(str(error)) from error
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
+        """Give a port another binding profile.
+
+        :raises PortNotWritten: Networking refused, or did not answer.
+        """
+        doing = f"Writing the binding profile of port {port.uuid}"
+        try:
+            self._service.put(f"/ports/{port.uuid}", doing, {"port": {PROFILE: dict(profile)}})
+        except ServiceUnusable as error:
+            raise PortNotWritten(str(error)) from error
 
 
 def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
