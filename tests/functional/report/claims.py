@@ -2,6 +2,8 @@
 
 import uuid as uuidlib
 
+from tests.functional.report.interference import before_next
+
 
 def claim(client, provider: str, resources: dict[str, int], consumer: str | None = None) -> str:
     consumer = consumer or str(uuidlib.uuid4())
@@ -28,3 +30,9 @@ def held_by(client, consumer: str) -> dict:
 
 def asking(provider: str, **resources: int) -> dict:
     return {"allocations": {provider: {"resources": resources}}}
+
+
+def grows_before(host, other, method: str, ending: str, consumer: str) -> None:
+    """Somebody else adds to what a consumer holds, just before the next such request goes out."""
+    add = other.placement.allocations.add_resources
+    before_next(host, method, ending, lambda: add(consumer, {host.root: {"VCPU": 1}}))

@@ -17,8 +17,7 @@ from compute_agent.report.client import ReportClient
 from compute_agent.report.flush import FlushReport
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import KINDS, placement_of
-from tests.functional.report.claims import claim
-from tests.functional.report.gpu_move import flat
+from tests.functional.report.gpu_move import guests_of
 from tests.functional.report.layouts import small
 
 
@@ -162,12 +161,7 @@ def other(placement: Transport) -> Iterator[ReportClient]:
 @pytest.fixture
 def guests(host: Host, other: ReportClient) -> list[str]:
     """A flat host with two guests that have a GPU and one that has none."""
-    host.report(flat(host.name))
-    return [
-        claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
-        claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
-        claim(other, host.root, {"VCPU": 1}),
-    ]
+    return guests_of(host, other)
 
 
 @pytest.fixture

@@ -1,7 +1,14 @@
 """A reshape that moves the GPUs of a host to providers of their own."""
 
-from tests.functional.report.claims import held_by
+from tests.functional.report.claims import claim, held_by
 from tests.functional.report.layouts import add
+
+
+def guests_of(host, other) -> list[str]:
+    """Report a flat host, and claim for two guests that have a GPU and one that has none."""
+    host.report(flat(host.name))
+    with_gpu = [claim(other, host.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
+    return [*with_gpu, claim(other, host.root, {"VCPU": 1})]
 
 
 def flat(name):

@@ -1,6 +1,16 @@
 """Host layouts the tests report."""
 
+from collections.abc import Callable
+from typing import Any
+
 from compute_agent.provider_tree import ProviderTree
+
+LayOut = Callable[[ProviderTree], Any]
+
+
+def also(lay_out: LayOut, *edits: LayOut) -> LayOut:
+    """A layout, and what else is done to the tree."""
+    return lambda tree: [act(tree) for act in (lay_out, *edits)]
 
 
 def small(name: str, *, vcpus: int = 8):

@@ -4,8 +4,8 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.responses import NoCapacity
-from tests.functional.report.claims import ask, asking, claim, held_by, new_consumer
-from tests.functional.report.interference import before_next
+from tests.functional.report.claims import ask, asking, claim, grows_before, held_by, new_consumer
+from tests.functional.report.failing_answers import lost_after
 from tests.functional.report.layouts import small
 
 
@@ -71,18 +71,6 @@ def wanting(client, consumer: str, provider: str, **resources: int) -> dict:
     return {**owner, **record, "allocations": {provider: {"resources": resources}}}
 
 
-def lose_the_first_answer(host) -> None:
-    lost = []
-
-    def lose(method, path, _body, answer):
-        if method == "POST" and path == "/allocations" and not lost:
-            lost.append(path)
-            raise errors.PlacementAPIConnectFailure("the answer was lost")
-        return answer
-
-    host.transport.after = lose
-
-
 def test_a_write_of_several_consumers_whose_answer_was_lost_is_recognised(hosted):
     old, new = claim(hosted.client, hosted.root, {"VCPU": 2}), new_consumer()
     leaving = claim(hosted.client, hosted.root, {"VCPU": 1})
@@ -91,7 +79,7 @@ def test_a_write_of_several_consumers_whose_answer_was_lost_is_recognised(hosted
         new: wanting(hosted.client, new, hosted.root, VCPU=1),
         leaving: {**wanting(hosted.client, leaving, hosted.root), "allocations": {}},
     }
-    lose_the_first_answer(hosted)
+    lost_after(hosted, "POST", "/allocations")
     assert hosted.allocations.write(wanted) is None
     assert len([r for r in hosted.requests if r == "POST /allocations"]) == 1
     assert held_by(hosted.client, old) == {hosted.root: {"VCPU": 3}}
@@ -115,12 +103,7 @@ def test_moving_nothing_to_nobody_is_an_error(hosted):
 
 def test_a_move_of_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
     source = claim(hosted.client, hosted.root, {"VCPU": 2})
-    before_next(
-        hosted,
-        "POST",
-        "/allocations",
-        lambda: other.placement.allocations.add_resources(source, {hosted.root: {"VCPU": 1}}),
-    )
+    grows_before(hosted, other, "POST", "/allocations", source)
     with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
         hosted.allocations.move_allocations(source, new_consumer())
     assert held_by(other, source) == {hosted.root: {"VCPU": 3}}
@@ -143,12 +126,7 @@ def test_deleting_tells_whether_there_was_anything(hosted):
 
 def test_deleting_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-    before_next(
-        hosted,
-        "PUT",
-        consumer,
-        lambda: other.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 1}}),
-    )
+    grows_before(hosted, other, "PUT", consumer, consumer)
     with pytest.raises(errors.AllocationDeleteFailed, match="consumer generation conflict"):
         hosted.allocations.delete_allocation(consumer)
 

@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent.provider_tree import child_uuid
 from tests.functional.report.claims import claim
-from tests.functional.report.layouts import small
+from tests.functional.report.layouts import also, small
 
 pytestmark = pytest.mark.parametrize("placement", ["ours"], indirect=True)
 
@@ -131,10 +131,7 @@ def test_a_foreign_provider_that_stays_does_not_make_the_file_be_rewritten(stopp
     other.placement.providers.create(theirs, f"{stopped.name}:theirs", stopped.root)
     stopped.restart()
 
-    def without(tree):
-        small(stopped.name)(tree)
-        tree.remove(theirs)
-
+    without = also(small(stopped.name), lambda tree: tree.remove(theirs))
     stopped.report(without)
     before = stopped.cache_path.stat()
     stopped.report(without)

@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.responses import NoCapacity
-from tests.functional.report.claims import ask, asking, claim, held_by, new_consumer
+from tests.functional.report.claims import ask, asking, claim, grows_before, held_by, new_consumer
 from tests.functional.report.interference import before_next
 
 
@@ -75,12 +75,8 @@ def test_claiming_the_same_twice_is_claimed_once(hosted):
 
 def test_a_consumer_that_vanished_between_two_looks_is_claimed_as_new(hosted, other):
     consumer = claim(other, hosted.root, {"VCPU": 1})
-    before_next(
-        hosted,
-        "GET",
-        consumer,
-        lambda: other.placement.allocations.delete_allocation(consumer, force=True),
-    )
+    delete = other.placement.allocations.delete_allocation
+    before_next(hosted, "GET", consumer, lambda: delete(consumer, force=True))
     assert ask(hosted, consumer, asking(hosted.root, VCPU=2)) is None
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}
 
@@ -109,12 +105,7 @@ def test_adding_to_a_consumer_that_changed_is_refused(hosted):
 
 def test_adding_to_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-    before_next(
-        hosted,
-        "PUT",
-        consumer,
-        lambda: other.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 1}}),
-    )
+    grows_before(hosted, other, "PUT", consumer, consumer)
     with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
         ask(hosted, consumer, asking(hosted.root, VCPU=1), "1.39", 1, mode="add_to")
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}

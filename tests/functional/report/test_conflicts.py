@@ -7,13 +7,12 @@ import pytest
 from compute_agent import errors
 from tests.functional.report.claims import claim
 from tests.functional.report.interference import before_next
-from tests.functional.report.layouts import small
+from tests.functional.report.layouts import also, small
 
 
 @pytest.fixture
-def reported(host):
-    host.report(small(host.name))
-    return host
+def reported(hosted):
+    return hosted
 
 
 def gpu(host) -> str:
@@ -27,12 +26,13 @@ def test_a_trait_added_by_others_during_the_pass_survives(reported, other):
         reported, "PUT", "/traits", lambda: other.change_traits(reported.root, add=[custom])
     )
 
-    def lay_out(tree):
-        small(reported.name)(tree)
-        tree.add_traits(reported.name, "HW_CPU_X86_AVX")
-        tree.remove_traits(reported.name, "COMPUTE_NODE")
-
-    reported.report(lay_out)
+    reported.report(
+        also(
+            small(reported.name),
+            lambda tree: tree.add_traits(reported.name, "HW_CPU_X86_AVX"),
+            lambda tree: tree.remove_traits(reported.name, "COMPUTE_NODE"),
+        )
+    )
     held = other.find_provider(reported.root)
     assert held.traits == {"OWNER_NOVA", "HW_CPU_X86_AVX", custom}
 
@@ -46,11 +46,9 @@ def test_an_aggregate_added_by_others_during_the_pass_survives(reported, other):
         lambda: other.change_aggregates(reported.root, add=[theirs]),
     )
 
-    def lay_out(tree):
-        small(reported.name)(tree)
-        tree.add_aggregates(reported.name, ours)
-
-    reported.report(lay_out)
+    reported.report(
+        also(small(reported.name), lambda tree: tree.add_aggregates(reported.name, ours))
+    )
     assert other.find_provider(reported.root).aggregates == {ours, theirs}
 
 
@@ -105,10 +103,10 @@ def test_four_conflicts_in_a_row_are_a_collected_failure(reported, other, clock)
 def test_a_provider_deleted_under_the_agent_is_created_again_with_its_uuid(reported, other):
     uuid = gpu(reported)
 
-    def lay_out(tree):
-        small(reported.name)(tree)
+    def more(tree):
         tree.update_inventory(f"{reported.name}_GPU0", {"VGPU": {"total": 5}})
 
+    lay_out = also(small(reported.name), more)
     before_next(reported, "PUT", "/inventories", lambda: other.delete_resource_provider(uuid))
     with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin again"):
         reported.report(lay_out)
@@ -138,10 +136,7 @@ def test_a_provider_of_ours_that_is_in_use_is_kept_and_reserved(reported, other)
     uuid = gpu(reported)
     consumer = claim(other, uuid, {"VGPU": 1})
 
-    def without(tree):
-        small(reported.name)(tree)
-        tree.remove(uuid)
-
+    without = also(small(reported.name), lambda tree: tree.remove(uuid))
     report = reported.report(without)
     assert [(kept.uuid, "in use" in kept.reason) for kept in report.kept_providers] == [
         (uuid, True)
@@ -156,10 +151,7 @@ def test_a_provider_of_ours_that_is_in_use_is_kept_and_reserved(reported, other)
 def test_a_parent_of_ours_with_a_foreign_child_is_kept(reported, other):
     uuid, theirs = gpu(reported), str(uuidlib.uuid4())
 
-    def without(tree):
-        small(reported.name)(tree)
-        tree.remove(uuid)
-
+    without = also(small(reported.name), lambda tree: tree.remove(uuid))
     before_next(
         reported,
         "DELETE",

@@ -5,7 +5,7 @@ import pytest
 from compute_agent import errors
 from tests.functional.report.claims import ask, claim
 from tests.functional.report.failing_answers import OURS_ALONE, lost_after
-from tests.functional.report.layouts import large, small
+from tests.functional.report.layouts import also, large, small
 
 pytestmark = OURS_ALONE
 
@@ -24,11 +24,11 @@ class TestLostAnswers:
         host.report(small(host.name))
         aggregate = host.root
 
-        def lay_out(tree):
-            small(host.name, vcpus=9)(tree)
-            tree.add_traits(host.name, "HW_CPU_X86_AVX")
-            tree.add_aggregates(host.name, aggregate)
-
+        lay_out = also(
+            small(host.name, vcpus=9),
+            lambda tree: tree.add_traits(host.name, "HW_CPU_X86_AVX"),
+            lambda tree: tree.add_aggregates(host.name, aggregate),
+        )
         lost = lost_after(host, "PUT", ending)
         host.report(lay_out)
         assert lost
@@ -83,10 +83,7 @@ class TestLostAnswers:
     def test_a_lost_answer_to_a_deletion_deletes_once(self, host, other):
         host.report(small(host.name))
 
-        def without(tree):
-            small(host.name)(tree)
-            tree.remove(f"{host.name}_GPU0")
-
+        without = also(small(host.name), lambda tree: tree.remove(f"{host.name}_GPU0"))
         gpu = host.client.get_provider_tree(host.root).data(f"{host.name}_GPU0").uuid
         lost = lost_after(host, "DELETE", gpu)
         assert host.report(without).kept_providers == []

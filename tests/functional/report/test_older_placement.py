@@ -8,8 +8,8 @@ from compute_agent import errors
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import OlderPlacement
-from tests.functional.report.claims import claim, held_by
-from tests.functional.report.gpu_move import assert_done, flat, reshape
+from tests.functional.report.claims import held_by
+from tests.functional.report.gpu_move import assert_done, guests_of, reshape
 from tests.functional.report.layouts import small
 
 
@@ -34,9 +34,7 @@ def test_it_is_reported_to_and_asked_once_in_a_quiet_pass(old_host, newest):
 
 
 def test_a_reshape_moves_the_allocations(old_host, other):
-    old_host.report(flat(old_host.name))
-    guests = [claim(other, old_host.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
-    guests.append(claim(other, old_host.root, {"VCPU": 1}))
+    guests = guests_of(old_host, other)
     reshape(old_host, guests)
     assert_done(old_host, other, guests)
 

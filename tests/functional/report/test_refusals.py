@@ -8,7 +8,7 @@ from compute_agent import errors
 from compute_agent.placement.transports.transport import Request
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, answering, explained, refused
-from tests.functional.report.layouts import large, small
+from tests.functional.report.layouts import also, large, small
 
 pytestmark = OURS_ALONE
 
@@ -84,10 +84,10 @@ class TestRefusals:
             host.report(small(host.name))
 
     def test_a_refused_inventory_is_named_and_the_others_are_written(self, host, other):
-        def lay_out(tree):
-            small(host.name)(tree)
+        def contradict(tree):
             tree.update_inventory(host.name, {"VCPU": {"total": 4, "reserved": 9}})
 
+        lay_out = also(small(host.name), contradict)
         with pytest.raises(errors.ResourceProviderSyncFailed) as failed:
             host.report(lay_out)
         assert [(f.name, f.aspect) for f in failed.value.failures] == [(host.name, "inventories")]
@@ -123,12 +123,8 @@ class TestRefusals:
 
         host.report(grown)
         assert host.tally.by_call["POST /reshaper"] == 0
-        assert (
-            other.get_provider_tree(host.root, fresh=True)
-            .data(host.root)
-            .inventory["DISK_GB"]["total"]
-            == 99
-        )
+        tree = other.get_provider_tree(host.root, fresh=True)
+        assert tree.data(host.root).inventory["DISK_GB"]["total"] == 99
 
     def test_a_conflict_in_bulk_inventories_falls_back_to_single_writes(self, host, other):
         lay_out = large(host.name, host.tag)
@@ -174,11 +170,7 @@ class TestRefusals:
         host.client.names.ensure_traits([custom])
         host.transport.inner.send(Request("DELETE", f"/traits/{custom}", (1, 30)))
 
-        def lay_out(tree):
-            small(host.name)(tree)
-            tree.add_traits(host.name, custom)
-
-        host.report(lay_out)
+        host.report(also(small(host.name), lambda tree: tree.add_traits(host.name, custom)))
         assert custom in other.find_provider(host.root).traits
 
     def test_a_class_somebody_deleted_is_made_again(self, host, other):
@@ -191,7 +183,5 @@ class TestRefusals:
             tree.update_inventory(f"{host.name}_GPU0", {custom: {"total": 1}})
 
         host.report(lay_out)
-        assert (
-            custom
-            in other.get_provider_tree(host.root, fresh=True).data(f"{host.name}_GPU0").inventory
-        )
+        tree = other.get_provider_tree(host.root, fresh=True)
+        assert custom in tree.data(f"{host.name}_GPU0").inventory

@@ -9,7 +9,7 @@ from tests.functional.report.claims import claim, held_by
 from tests.functional.report.failing_answers import answering, explained, lost_after
 from tests.functional.report.gpu_move import assert_done, flat, nested, reshape
 from tests.functional.report.interference import before_next
-from tests.functional.report.layouts import small
+from tests.functional.report.layouts import also, small
 
 
 def assert_not_done(host, other, guests):
@@ -80,10 +80,7 @@ def test_a_request_that_never_arrived_is_an_outage_and_no_conflict(host, other, 
 def test_a_reshaper_that_crashes_ends_the_flush_before_what_stands_on_the_new_layout(
     host, other, guests
 ):
-    def lay_out(tree):
-        nested(host.name)(tree)
-        tree.add_traits(host.name, "HW_CPU_X86_AVX")
-
+    lay_out = also(nested(host.name), lambda tree: tree.add_traits(host.name, "HW_CPU_X86_AVX"))
     answering(host, 500, explained(500, "boom"), to_reshaper, {"retry-after": "7"})
     with pytest.raises(errors.PlacementUnavailable, match="boom") as caught:
         reshape(host, guests, lay_out=lay_out)

@@ -7,7 +7,7 @@ import pytest
 from compute_agent.provider_tree import SHARING_TRAIT
 from tests.functional.report.claims import claim, held_by
 from tests.functional.report.gpu_move import flat, reshape
-from tests.functional.report.layouts import small
+from tests.functional.report.layouts import also, small
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "whole trees"])
@@ -72,11 +72,7 @@ def test_a_sharing_provider_that_leaves_the_aggregate_leaves_the_tree(host, stor
 
 
 def test_a_sharing_provider_is_never_deleted_even_when_a_driver_drops_it(host, storage, other):
-    def lay_out(tree):
-        small(host.name)(tree)
-        tree.remove(storage)
-
-    report = host.report(lay_out)
+    report = host.report(also(small(host.name), lambda tree: tree.remove(storage)))
     assert [kept.uuid for kept in report.kept_providers] == [storage]
     assert host.writes == []
     assert other.find_provider(storage) is not None
@@ -89,11 +85,9 @@ def test_an_aggregate_the_agent_joins_shows_its_sharing_providers_in_the_next_pa
     second.report(small(second.name))
     aggregate = next(iter(other.find_provider(storage).aggregates))
 
-    def lay_out(tree):
-        small(second.name)(tree)
-        tree.add_aggregates(second.name, aggregate)
-
-    second.report(lay_out)
+    second.report(
+        also(small(second.name), lambda tree: tree.add_aggregates(second.name, aggregate))
+    )
     assert second.client.get_provider_tree(second.root).exists(storage)
 
 

@@ -10,9 +10,9 @@ from compute_agent.placement.transports.transport import Response
 from compute_agent.report.usage import holders_in_tree
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, explained
-from tests.functional.report.gpu_move import assert_done, flat, nested, reshape
+from tests.functional.report.gpu_move import assert_done, guests_of, nested, reshape
 from tests.functional.report.interference import before_next
-from tests.functional.report.layouts import large, small
+from tests.functional.report.layouts import also, large, small
 
 pytestmark = OURS_ALONE
 
@@ -96,12 +96,11 @@ class TestRequests:
     def test_several_changes_on_a_busy_host_take_one_more_than_they_are(self, reported, other):
         claim(other, reported.root, {"VCPU": 1})
 
-        def lay_out(tree):
-            small(reported.name, vcpus=9)(tree)
+        def with_avx(tree):
             tree.add_traits(reported.name, "HW_CPU_X86_AVX")
 
         reported.client.names.ensure_traits(["HW_CPU_X86_AVX"])
-        reported.report(lay_out)
+        reported.report(also(small(reported.name, vcpus=9), with_avx))
         assert reported.requests == [
             *[read(reported)] * 2,
             write_of(reported, "inventories"),
@@ -142,9 +141,7 @@ class TestRequests:
         assert (reported.requests, status_of_last(reported)) == ([read(reported)], status)
 
     def test_a_reshape_reads_with_one_and_is_one(self, whole, other):
-        whole.report(flat(whole.name))
-        guests = [claim(other, whole.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
-        guests.append(claim(other, whole.root, {"VCPU": 1}))
+        guests = guests_of(whole, other)
         reshape(whole, guests)
         assert whole.requests[0] == f"{read(whole)},allocations"
         assert not [sent for sent in whole.requests if "/allocations/" in sent]
@@ -152,9 +149,7 @@ class TestRequests:
         assert_done(whole, other, guests)
 
     def test_a_reshape_may_change_a_shared_provider_too(self, whole, other):
-        whole.report(flat(whole.name))
-        guests = [claim(other, whole.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
-        guests.append(claim(other, whole.root, {"VCPU": 1}))
+        guests = guests_of(whole, other)
         storage, aggregate = (str(uuidlib.uuid4()) for _ in range(2))
         providers = other.placement.providers
         providers.create(storage, f"storage-{storage}", None)
@@ -163,11 +158,8 @@ class TestRequests:
         other.change_aggregates(whole.root, add=[aggregate])
         whole.restart(cache=False)
 
-        def lay_out(tree):
-            nested(whole.name)(tree)
-            tree.add_traits(storage, "HW_CPU_X86_AVX")
-
-        reshape(whole, guests, lay_out=lay_out)
+        with_avx = also(nested(whole.name), lambda tree: tree.add_traits(storage, "HW_CPU_X86_AVX"))
+        reshape(whole, guests, lay_out=with_avx)
         assert_done(whole, other, guests)
         assert "HW_CPU_X86_AVX" in providers.traits(storage, storage).content
 
@@ -217,9 +209,7 @@ class TestOtherReleases:
     def test_one_that_goes_back_before_the_allocations_are_read_reshapes_plainly(
         self, whole, other
     ):
-        whole.report(flat(whole.name))
-        guests = [claim(other, whole.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
-        guests.append(claim(other, whole.root, {"VCPU": 1}))
+        guests = guests_of(whole, other)
         older(whole)
         reshape(whole, guests)
         assert_done(whole, other, guests)
@@ -281,11 +271,12 @@ def test_what_others_write_between_the_read_and_several_writes_survives(reported
         lambda: other.change_traits(reported.root, add=["COMPUTE_STATUS_DISABLED"]),
     )
 
-    def lay_out(tree):
-        small(reported.name, vcpus=9)(tree)
-        tree.remove_traits(reported.name, "COMPUTE_NODE")
-
-    reported.report(lay_out)
+    reported.report(
+        also(
+            small(reported.name, vcpus=9),
+            lambda tree: tree.remove_traits(reported.name, "COMPUTE_NODE"),
+        )
+    )
     held = other.find_provider(reported.root)
     assert held.traits == {"OWNER_NOVA", "COMPUTE_STATUS_DISABLED"}
     assert held.inventory["VCPU"]["total"] == 9

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from compute_agent import conf as agent_conf
+from compute_agent.agent import claim_messages
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.host_view import CellPolicy
@@ -17,6 +18,7 @@ from compute_agent.discovery.facts import HugePages
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.state.claim import Claim
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.node import FairLock
 from compute_agent.virt.fake import FakeNumaDriver
@@ -110,27 +112,18 @@ class Host:
             reported_tree=lambda _name: (self.tree, ROOT),
             facts=self.driver.get_available_resource,
         )
-        self.ledger = Ledger(self.state)
-        self.tracker = tracker
         self.book = ClaimBook(
             tracker,
             self.report,
             self.driver,
-            self.ledger,
+            Ledger(self.state),
             policy=self.policy,
             clock=lambda: 1000.0,
         )
 
     def claims_by_itself(self) -> None:
         """From now on allocate where no scheduler did."""
-        self.book = ClaimBook(
-            self.tracker,
-            self.report,
-            self.driver,
-            self.ledger,
-            self_claim=LegacyAllocator(self.report),
-            clock=lambda: 1000.0,
-        )
+        self.book.self_claim = LegacyAllocator(self.report)
 
     def provider(self, resource_class: str, name: str = "") -> str:
         """Return the first provider that counts a class and whose name ends so."""
@@ -159,3 +152,25 @@ class Host:
         cells = tuple(replace(cell, huge_pages=pages) for cell in self.driver.machine.cells)
         self.driver.machine = replace(self.driver.machine, cells=cells)
         self.driver.update_provider_tree(self.tree, "h")
+
+
+def flavor(vcpus: int, memory_mb: int = 1, alias: str = "", **extra_specs: Any) -> dict[str, Any]:
+    """Return a specification with this flavor, whose extra specs begin with `hw:`."""
+    specs = {f"hw:{name}": str(value) for name, value in extra_specs.items()}
+    if alias:
+        specs["pci_passthrough:alias"] = alias
+    return {"flavor": {"vcpus": vcpus, "memory_mb": memory_mb, "extra_specs": specs}}
+
+
+def claimed(
+    host: Host,
+    consumer: str,
+    held: dict[str, dict[str, int]],
+    spec: dict[str, Any] | None = None,
+    mappings: dict[str, list[str]] | None = None,
+    migration: str = "",
+) -> Claim:
+    """Allocate `held` in placement and claim it here, as a caller on the bus does."""
+    host.report.held[consumer] = held
+    sent = {"instance_uuid": consumer, "migration_uuid": migration, **(spec or {})}
+    return host.book.claim(claim_messages.request_from(sent, {}, mappings or {}))

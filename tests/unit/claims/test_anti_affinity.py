@@ -4,12 +4,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
-from tests.unit.claims.claiming import MOVE, ONE, OTHER_HOST, TWO, Host
-
-
-@pytest.fixture
-def host(tmp_path) -> Host:
-    return Host(tmp_path)
+from tests.unit.claims.claiming import MOVE, ONE, OTHER_HOST, TWO
 
 
 def comes(host, consumer, *members, most=1, **more):

@@ -6,50 +6,19 @@ The host has two cells of 16 CPUs, of which each gives 4 dedicated and 4 shared 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent import claim_messages
 from compute_agent.claims.host_view import CellPolicy, HostNetworks
 from compute_agent.fitting.room import PlanOptions
-from compute_agent.state.claim import Claim, ClaimedCell
+from compute_agent.state.claim import ClaimedCell
 from compute_agent.virt.driver import CellUse, InstanceDevices
-from tests.unit.claims.claiming import MOVE, ONE, ROOT, TWO, Host
+from tests.unit.claims.claiming import MOVE, ONE, ROOT, TWO, Host, claimed, flavor
 
 DEDICATED = ({4, 5, 6, 7}, {20, 21, 22, 23})
 SHARED = ((0, 1, 2, 3), (16, 17, 18, 19))
 THREE = "00000000-0000-0000-0000-000000000033"
-
-
-def a_flavor(vcpus: int, memory_mb: int, **extra_specs: Any) -> dict[str, Any]:
-    specs = {f"hw:{name}": str(value) for name, value in extra_specs.items()}
-    return {"flavor": {"vcpus": vcpus, "memory_mb": memory_mb, "extra_specs": specs}}
-
-
-def claimed(
-    host: Host,
-    consumer: str,
-    held: dict[str, dict[str, int]],
-    spec: dict[str, Any] | None = None,
-    mappings: dict[str, list[str]] | None = None,
-    migration: str = "",
-) -> Claim:
-    """Allocate `held` in placement and claim it here, as a caller on the bus does."""
-    host.report.held[consumer] = held
-    sent = {"instance_uuid": consumer, "migration_uuid": migration, **(spec or {})}
-    return host.book.claim(claim_messages.request_from(sent, {}, mappings or {}))
-
-
-@pytest.fixture
-def nested(tmp_path) -> Host:
-    return Host(tmp_path)
-
-
-@pytest.fixture
-def flat(tmp_path) -> Host:
-    return Host(tmp_path, flat=True)
 
 
 def cell(host: Host, number: int) -> str:
@@ -59,14 +28,14 @@ def cell(host: Host, number: int) -> str:
 # -- cells in placement ------------------------------------------------------------------------
 
 
-def test_each_node_of_a_guest_gets_the_cell_that_its_group_is_mapped_to(nested):
-    both = {cell(nested, n): {"PCPU": 2, "MEMORY_MB": 512} for n in (0, 1)}
+def test_each_node_of_a_guest_gets_the_cell_that_its_group_is_mapped_to(host):
+    both = {cell(host, n): {"PCPU": 2, "MEMORY_MB": 512} for n in (0, 1)}
     claim = claimed(
-        nested,
+        host,
         ONE,
         both,
-        a_flavor(4, 1024, numa_nodes=2, cpu_policy="dedicated"),
-        {"_NUMA0": [cell(nested, 1)], "_NUMA1": [cell(nested, 0)]},
+        flavor(4, 1024, numa_nodes=2, cpu_policy="dedicated"),
+        {"_NUMA0": [cell(host, 1)], "_NUMA1": [cell(host, 0)]},
     )
     assert [(c.cell, c.pinned_cpus, c.memory_mib) for c in claim.cells] == [
         (1, (20, 21), 512),
@@ -75,40 +44,40 @@ def test_each_node_of_a_guest_gets_the_cell_that_its_group_is_mapped_to(nested):
     assert {unit.name for unit in claim.units} == {"4", "5", "20", "21"}
 
 
-def test_nodes_that_do_not_fit_on_what_was_allocated_of_each_cell_are_refused(nested):
+def test_nodes_that_do_not_fit_on_what_was_allocated_of_each_cell_are_refused(host):
     lopsided = {
-        cell(nested, 0): {"PCPU": 3, "MEMORY_MB": 512},
-        cell(nested, 1): {"PCPU": 1, "MEMORY_MB": 512},
+        cell(host, 0): {"PCPU": 3, "MEMORY_MB": 512},
+        cell(host, 1): {"PCPU": 1, "MEMORY_MB": 512},
     }
-    spec = a_flavor(4, 1024, numa_nodes=2, cpu_policy="dedicated")
+    spec = flavor(4, 1024, numa_nodes=2, cpu_policy="dedicated")
     with pytest.raises(errors.ComputeResourcesUnavailable, match=r"2 NUMA node\(s\) do not fit"):
-        claimed(nested, ONE, lopsided, spec)
+        claimed(host, ONE, lopsided, spec)
     with pytest.raises(errors.ComputeResourcesUnavailable, match="do not fit"):
-        claimed(nested, ONE, {cell(nested, 0): {"PCPU": 4, "MEMORY_MB": 1024}}, spec)
-    assert nested.book.claims() == []
+        claimed(host, ONE, {cell(host, 0): {"PCPU": 4, "MEMORY_MB": 1024}}, spec)
+    assert host.book.claims() == []
 
 
-def test_without_groups_nodes_are_matched_with_what_was_allocated(nested):
+def test_without_groups_nodes_are_matched_with_what_was_allocated(host):
     held = {
-        cell(nested, 0): {"VCPU": 1, "MEMORY_MB": 256},
-        cell(nested, 1): {"VCPU": 3, "MEMORY_MB": 768},
+        cell(host, 0): {"VCPU": 1, "MEMORY_MB": 256},
+        cell(host, 1): {"VCPU": 3, "MEMORY_MB": 768},
     }
     asked = {"numa_nodes": 2, "numa_cpus.0": "0-2", "numa_cpus.1": "3"}
     asked |= {"numa_mem.0": 768, "numa_mem.1": 256}
-    claim = claimed(nested, ONE, held, a_flavor(4, 1024, **asked))
+    claim = claimed(host, ONE, held, flavor(4, 1024, **asked))
     assert [(c.cell, c.vcpus, c.shared_cpus) for c in claim.cells] == [
         (1, 3, SHARED[1]),
         (0, 1, SHARED[0]),
     ]
 
 
-def test_a_guest_that_named_no_nodes_gets_what_was_allocated_of_each_cell(nested):
+def test_a_guest_that_named_no_nodes_gets_what_was_allocated_of_each_cell(host):
     held = {
-        cell(nested, 0): {"VCPU": 1, "MEMORY_MB": 256},
-        cell(nested, 1): {"VCPU": 3, "MEMORY_MB": 768},
-        nested.provider("VGPU"): {"VGPU": 1},
+        cell(host, 0): {"VCPU": 1, "MEMORY_MB": 256},
+        cell(host, 1): {"VCPU": 3, "MEMORY_MB": 768},
+        host.provider("VGPU"): {"VGPU": 1},
     }
-    claim = claimed(nested, ONE, held, a_flavor(4, 1024))
+    claim = claimed(host, ONE, held, flavor(4, 1024))
     assert [(c.cell, c.vcpus, c.memory_mib) for c in claim.cells] == [(0, 1, 256), (1, 3, 768)]
 
 
@@ -117,7 +86,7 @@ def test_huge_pages_are_those_of_the_cell_of_the_node(tmp_path):
     host.give_pages(512)
     pages = host.tree.data("h_NUMA0_PAGES2048").uuid
     held = {cell(host, 0): {"VCPU": 2}, pages: {"MEMORY_MB": 64}}
-    spec = a_flavor(2, 64, numa_nodes=1, mem_page_size="2MB")
+    spec = flavor(2, 64, numa_nodes=1, mem_page_size="2MB")
     (taken_cell,) = claimed(host, ONE, held, spec).cells
     assert (taken_cell.cell, taken_cell.memory_mib, taken_cell.page_size_kib) == (0, 64, 2048)
     apart = {
@@ -132,7 +101,7 @@ def test_huge_pages_are_those_of_the_cell_of_the_node(tmp_path):
 
 
 def test_pinned_cpus_of_each_node_are_of_one_cell(flat):
-    spec = a_flavor(4, 1024, numa_nodes=2, cpu_policy="dedicated")
+    spec = flavor(4, 1024, numa_nodes=2, cpu_policy="dedicated")
     claim = claimed(flat, ONE, {ROOT: {"PCPU": 4, "MEMORY_MB": 1024}}, spec)
     assert [set(c.pinned_cpus) <= DEDICATED[c.cell] for c in claim.cells] == [True, True]
     assert {c.cell for c in claim.cells} == {0, 1}
@@ -142,7 +111,7 @@ def test_pinned_cpus_of_each_node_are_of_one_cell(flat):
 
 
 def test_a_guest_that_floats_has_no_cells(flat):
-    claim = claimed(flat, ONE, {ROOT: {"VCPU": 12, "MEMORY_MB": 512}}, a_flavor(12, 512))
+    claim = claimed(flat, ONE, {ROOT: {"VCPU": 12, "MEMORY_MB": 512}}, flavor(12, 512))
     assert claim.cells == ()
 
 
@@ -151,7 +120,7 @@ def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
     half = free["memory_mb"] // 2 + 1
     use = CellUse(0, vcpus=1, memory_mib=half)
     flat.driver.spawn(THREE, devices=InstanceDevices(cells=(use,)))
-    spec = a_flavor(1, half, numa_nodes=1)
+    spec = flavor(1, half, numa_nodes=1)
     held = {ROOT: {"VCPU": 1, "MEMORY_MB": half}}
     assert claimed(flat, ONE, held, spec).cells[0].cell == 1
     with pytest.raises(errors.ComputeResourcesUnavailable, match="do not fit"):
@@ -161,7 +130,7 @@ def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
 
 
 def test_a_guest_that_runs_on_what_it_was_given_counts_once_in_its_cell(flat):
-    spec = a_flavor(1, 512, numa_nodes=1)
+    spec = flavor(1, 512, numa_nodes=1)
     (taken_cell,) = claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}, spec).cells
     before = flat.book.free("h")["cells"]
     use = CellUse(taken_cell.cell, vcpus=1, memory_mib=512)
@@ -176,7 +145,7 @@ def test_guests_are_spread_over_cells_or_packed_as_configured(tmp_path, packing,
         flat=True,
         policy=CellPolicy(options=PlanOptions(packing=packing, spare_device_cells=False)),
     )
-    spec = a_flavor(1, 512, numa_nodes=1)
+    spec = flavor(1, 512, numa_nodes=1)
     held = {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}
     assert [
         claimed(host, instance, held, spec).cells[0].cell for instance in (ONE, TWO)
@@ -186,7 +155,7 @@ def test_guests_are_spread_over_cells_or_packed_as_configured(tmp_path, packing,
 def test_a_guest_is_near_its_network_or_refused(tmp_path):
     near = HostNetworks({"left": frozenset({1})}, frozenset({0}))
     host = Host(tmp_path, flat=True, policy=CellPolicy(near))
-    spec = a_flavor(4, 512, numa_nodes=1) | {"requested_networks": [{"physnet": "left"}]}
+    spec = flavor(4, 512, numa_nodes=1) | {"requested_networks": [{"physnet": "left"}]}
     held = {ROOT: {"VCPU": 4, "MEMORY_MB": 512}}
     assert claimed(host, ONE, held, spec).cells[0].cell == 1
     both = spec | {"requested_networks": [{"physnet": "left"}, {"tunneled": True}]}
@@ -195,7 +164,7 @@ def test_a_guest_is_near_its_network_or_refused(tmp_path):
 
 
 def test_asked_again_a_claim_gives_the_same_cells_and_a_move_other_ones(flat):
-    spec = a_flavor(2, 512, numa_nodes=1, cpu_policy="dedicated")
+    spec = flavor(2, 512, numa_nodes=1, cpu_policy="dedicated")
     held = {ROOT: {"PCPU": 2, "MEMORY_MB": 512}}
     first = claimed(flat, ONE, held, spec)
     assert claimed(flat, ONE, held, spec) == first
@@ -206,7 +175,7 @@ def test_asked_again_a_claim_gives_the_same_cells_and_a_move_other_ones(flat):
 
 
 def test_cells_survive_a_restart(flat):
-    spec = a_flavor(2, 512, numa_nodes=1, cpu_policy="dedicated")
+    spec = flavor(2, 512, numa_nodes=1, cpu_policy="dedicated")
     claim = claimed(flat, ONE, {ROOT: {"PCPU": 2, "MEMORY_MB": 512}}, spec)
     flat.restart()
     assert flat.book.claims() == [claim]
@@ -214,19 +183,19 @@ def test_cells_survive_a_restart(flat):
 
 
 def test_a_flavor_may_name_pcpu_outright(flat):
-    spec = a_flavor(2, 512, numa_nodes=1)
+    spec = flavor(2, 512, numa_nodes=1)
     (taken_cell,) = claimed(flat, ONE, {ROOT: {"PCPU": 2, "MEMORY_MB": 512}}, spec).cells
     assert len(taken_cell.pinned_cpus) == 2
 
 
 def test_another_number_of_cpus_than_was_allocated_is_refused(flat):
     with pytest.raises(errors.ComputeResourcesUnavailable, match=r"4 shared .* 3 VCPU and 0 PCPU"):
-        claimed(flat, ONE, {ROOT: {"VCPU": 3}}, a_flavor(4, 512, numa_nodes=1))
+        claimed(flat, ONE, {ROOT: {"VCPU": 3}}, flavor(4, 512, numa_nodes=1))
 
 
 def test_a_flavor_that_cannot_be_read_names_the_setting(flat):
     with pytest.raises(errors.InvalidInput, match="hw:numa_nodes"):
-        claimed(flat, ONE, {ROOT: {"VCPU": 3}}, a_flavor(3, 512, numa_nodes="many"))
+        claimed(flat, ONE, {ROOT: {"VCPU": 3}}, flavor(3, 512, numa_nodes="many"))
 
 
 # -- what is announced ---------------------------------------------------------------------------
@@ -240,7 +209,7 @@ def test_what_is_free_of_each_cell_and_its_networks_are_announced(tmp_path, is_f
     assert (left["physnets"], left["tunneled"]) == (["left"], False)
     assert (right["physnets"], right["tunneled"]) == ([], True)
     assert (left["vcpu"], left["pcpu"]) == (4, 4)
-    spec = a_flavor(3, 512, numa_nodes=1, cpu_policy="dedicated")
+    spec = flavor(3, 512, numa_nodes=1, cpu_policy="dedicated")
     provider = ROOT if is_flat else cell(host, 1)
     claimed(host, ONE, {provider: {"PCPU": 3, "MEMORY_MB": 512}}, spec)
     after = host.book.free("h")["cells"][1]

@@ -12,11 +12,6 @@ from compute_agent.virt.driver import InstanceDevices, MdevUse
 from tests.unit.claims.claiming import MOVE, ONE, OTHER_HOST, ROOT, TWO, Host
 
 
-@pytest.fixture
-def host(tmp_path) -> Host:
-    return Host(tmp_path)
-
-
 def test_a_claim_gets_certain_cpus_functions_and_places_of_the_providers_allocated(host):
     given = host.claim(ONE, VCPU=2, PCPU=2, VGPU=1, CUSTOM_VF=2)
     cell = host.tree.data(host.provider("PCPU"))

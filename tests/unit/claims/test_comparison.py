@@ -7,15 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from tests.unit.claims.claiming import ONE, Host
-
-
-@pytest.fixture
-def host(tmp_path) -> Host:
-    return Host(tmp_path)
 
 
 def compared(host: Host, **devices: Any) -> str:

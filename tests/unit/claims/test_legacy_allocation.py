@@ -9,12 +9,7 @@ from compute_agent import errors
 from compute_agent.agent import claim_messages
 from compute_agent.claims.checks import ClaimRequest
 from compute_agent.provider_tree import SHARING_TRAIT
-from tests.unit.claims.claiming import ONE, OTHER_HOST, ROOT, TWO, Host
-
-
-@pytest.fixture
-def host(tmp_path) -> Host:
-    return Host(tmp_path)
+from tests.unit.claims.claiming import ONE, OTHER_HOST, ROOT, TWO
 
 
 def test_during_an_upgrade_the_host_allocates_what_the_caller_names(host):

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent import claim_messages
 from compute_agent.claims.host_view import CellPolicy
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.room import PlanOptions
@@ -19,27 +18,11 @@ from compute_agent.request.pci_aliases import read_aliases
 from compute_agent.state.claim import Claim
 from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import CellUse, InstanceDevices, MemoryUse
-from tests.unit.claims.claiming import ONE, ROOT, TWO, Host
+from tests.unit.claims.claiming import ONE, ROOT, TWO, Host, claimed, flavor
 
 THREE = "00000000-0000-0000-0000-000000000033"
 FOUR = "00000000-0000-0000-0000-000000000044"
 DEDICATED = {"cpu_policy": "dedicated"}
-
-
-def flavor(vcpus: int, memory_mb: int = 1, alias: str = "", **extra_specs: Any) -> dict[str, Any]:
-    specs = {f"hw:{name}": str(value) for name, value in extra_specs.items()}
-    if alias:
-        specs["pci_passthrough:alias"] = alias
-    return {"flavor": {"vcpus": vcpus, "memory_mb": memory_mb, "extra_specs": specs}}
-
-
-def claimed(
-    host: Host, consumer: str, held: dict[str, dict[str, int]], spec: dict[str, Any] | None = None
-) -> Claim:
-    host.report.held[consumer] = held
-    return host.book.claim(
-        claim_messages.request_from({"instance_uuid": consumer, **(spec or {})}, {}, {})
-    )
 
 
 def cpus(claim: Claim) -> set[int]:
@@ -49,11 +32,6 @@ def cpus(claim: Claim) -> set[int]:
 @pytest.fixture(params=["flat", "nested"])
 def host(request, tmp_path) -> Host:
     return Host(tmp_path, flat=request.param == "flat")
-
-
-@pytest.fixture
-def flat(tmp_path) -> Host:
-    return Host(tmp_path, flat=True)
 
 
 def cpus_of_cell(host: Host, number: int) -> str:
@@ -181,9 +159,6 @@ def test_an_instance_that_gets_a_device_keeps_its_cpus(host):
     assert cpus(more) == cpus(first)
     assert more.cells == first.cells
     assert len(more.units) == 3
-
-
-# -- bounds --------------------------------------------------------------------------------------
 
 
 # -- what is shown -------------------------------------------------------------------------------
