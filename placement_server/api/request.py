@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -64,15 +64,11 @@ WAIT_KEY: Final = "placement_server.wait"
 
 @dataclass(slots=True)
 class Request:
-    """One request, routed and negotiated.
-
-    :param path_values: the segments at the placeholders of the route, in order.
-    """
+    """One request, routed and negotiated."""
 
     environ: errors.Environ
     version: Microversion
     services: Services
-    path_values: list[str] = field(default_factory=list)
     _params: list[tuple[str, str]] | None = None
 
     @property

@@ -54,6 +54,7 @@ from placement_server.api.response import STATUS_LINES, Headers, Response
 from placement_server.api.services import Services
 from placement_server.negotiation import extensions, microversion
 from placement_server.negotiation.microversion import Microversion
+from placement_server.policies import operations as rules
 from placement_server.policies.enforcer import Caller
 from placement_server.store import errors as store_errors
 from placement_server.store.agent_reports import OUTAGE_LOG_SECONDS
@@ -62,81 +63,108 @@ from placement_server.store.past_changes import AUTHOR, USER_LENGTH, Author
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
-Handler = Callable[[Request], Response]
 
-ROUTES: Final[dict[str, dict[str, Handler]]] = {
-    "/": {"GET": version_document.show},
+class Endpoint(NamedTuple):
+    """One method of a route.
+
+    :ivar handler: takes the request and the values of the path's placeholders.
+    :ivar checks: what is checked before it, in this order: V the microversion, A that JSON is
+        accepted, C that JSON is sent, P the policy. Handlers make those that need more themselves.
+    :ivar rule: of the policy.
+    :ivar since: the minor microversion that brought it.
+    """
+
+    handler: Callable[..., Response]
+    checks: str = ""
+    rule: str = ""
+    since: int = 0
+
+
+ROUTES: Final[dict[str, dict[str, Endpoint]]] = {
+    "/": {"GET": Endpoint(version_document.show)},
     "/resource_classes": {
-        "GET": resource_classes.list_,
-        "POST": resource_classes.create,
+        "GET": Endpoint(resource_classes.list_, "VAP", rules.CLASSES_LIST, 2),
+        "POST": Endpoint(resource_classes.create, "VCP", rules.CLASSES_CREATE, 2),
     },
     "/resource_classes/{name}": {
-        "GET": resource_classes.show,
-        "PUT": resource_classes.update,
-        "DELETE": resource_classes.delete,
+        "GET": Endpoint(resource_classes.show, "VAP", rules.CLASSES_SHOW, 2),
+        "PUT": Endpoint(resource_classes.update, "V", since=2),
+        "DELETE": Endpoint(resource_classes.delete, "VP", rules.CLASSES_DELETE, 2),
     },
     "/resource_providers": {
-        "GET": resource_providers.list_,
-        "POST": resource_providers.create,
+        "GET": Endpoint(resource_providers.list_, "AP", rules.PROVIDERS_LIST),
+        "POST": Endpoint(resource_providers.create, "CP", rules.PROVIDERS_CREATE),
     },
     "/resource_providers/{uuid}": {
-        "GET": resource_providers.show,
-        "DELETE": resource_providers.delete,
-        "PUT": resource_providers.update,
+        "GET": Endpoint(resource_providers.show, "AP", rules.PROVIDERS_SHOW),
+        "DELETE": Endpoint(resource_providers.delete, "P", rules.PROVIDERS_DELETE),
+        "PUT": Endpoint(resource_providers.update, "CP", rules.PROVIDERS_UPDATE),
     },
     "/resource_providers/{uuid}/inventories": {
-        "GET": inventories.list_,
-        "POST": inventories.create,
-        "PUT": inventories.replace,
-        "DELETE": inventories.delete_all,
+        "GET": Endpoint(inventories.list_, "AP", rules.INVENTORIES_LIST),
+        "POST": Endpoint(inventories.create, "CP", rules.INVENTORIES_CREATE),
+        "PUT": Endpoint(inventories.replace, "CP", rules.INVENTORIES_UPDATE),
+        "DELETE": Endpoint(inventories.delete_all, "", since=5),
     },
     "/resource_providers/{uuid}/inventories/{resource_class}": {
-        "GET": inventories.show,
-        "PUT": inventories.update,
-        "DELETE": inventories.delete,
+        "GET": Endpoint(inventories.show, "AP", rules.INVENTORIES_SHOW),
+        "PUT": Endpoint(inventories.update, "CP", rules.INVENTORIES_UPDATE),
+        "DELETE": Endpoint(inventories.delete, "P", rules.INVENTORIES_DELETE),
     },
-    "/resource_providers/{uuid}/usages": {"GET": usages.of_provider},
+    "/resource_providers/{uuid}/usages": {
+        "GET": Endpoint(usages.of_provider, "AP", rules.PROVIDER_USAGES)
+    },
     "/resource_providers/{uuid}/aggregates": {
-        "GET": aggregates.list_,
-        "PUT": aggregates.replace,
+        "GET": Endpoint(aggregates.list_, "AVP", rules.AGGREGATES_LIST, 1),
+        "PUT": Endpoint(aggregates.replace, "CVP", rules.AGGREGATES_UPDATE, 1),
     },
-    "/resource_providers/{uuid}/allocations": {"GET": allocations.of_provider},
+    "/resource_providers/{uuid}/allocations": {
+        "GET": Endpoint(allocations.of_provider, "AP", rules.PROVIDER_ALLOCATIONS)
+    },
     "/resource_providers/{uuid}/traits": {
-        "GET": provider_traits.list_,
-        "PUT": provider_traits.replace,
-        "DELETE": provider_traits.delete,
+        "GET": Endpoint(provider_traits.list_, "VAP", rules.PROVIDER_TRAITS_LIST, 6),
+        "PUT": Endpoint(provider_traits.replace, "VCP", rules.PROVIDER_TRAITS_UPDATE, 6),
+        "DELETE": Endpoint(provider_traits.delete, "VP", rules.PROVIDER_TRAITS_DELETE, 6),
     },
-    "/allocations": {"POST": allocations.replace_many},
+    "/allocations": {
+        "POST": Endpoint(allocations.replace_many, "VCP", rules.ALLOCATIONS_MANAGE, 13)
+    },
     "/allocations/{consumer_uuid}": {
-        "GET": allocations.of_consumer,
-        "PUT": allocations.replace,
-        "DELETE": allocations.delete,
+        "GET": Endpoint(allocations.of_consumer, "AP", rules.ALLOCATIONS_LIST),
+        "PUT": Endpoint(allocations.replace, "CP", rules.ALLOCATIONS_UPDATE),
+        "DELETE": Endpoint(allocations.delete, "P", rules.ALLOCATIONS_DELETE),
     },
-    "/allocation_candidates": {"GET": allocation_candidates.list_},
-    "/traits": {"GET": traits.list_},
+    "/allocation_candidates": {
+        "GET": Endpoint(allocation_candidates.list_, "VAP", rules.CANDIDATES_LIST, 10)
+    },
+    "/traits": {"GET": Endpoint(traits.list_, "VAP", rules.TRAITS_LIST, 6)},
     "/traits/{name}": {
-        "GET": traits.show,
-        "PUT": traits.ensure,
-        "DELETE": traits.delete,
+        "GET": Endpoint(traits.show, "VP", rules.TRAITS_SHOW, 6),
+        "PUT": Endpoint(traits.ensure, "VP", rules.TRAITS_UPDATE, 6),
+        "DELETE": Endpoint(traits.delete, "VP", rules.TRAITS_DELETE, 6),
     },
-    "/usages": {"GET": usages.of_project},
-    "/reshaper": {"POST": reshaper.apply},
+    "/usages": {"GET": Endpoint(usages.of_project, "VA", since=9)},
+    "/reshaper": {"POST": Endpoint(reshaper.apply, "VCP", rules.RESHAPE, 30)},
 }
 
 
-EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
+EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Endpoint]]]] = {
     Microversion(1, 0): {
-        "/candidate_explanation": {"GET": candidate_explanation.show},
+        "/candidate_explanation": {
+            "GET": Endpoint(candidate_explanation.show, "VAP", rules.CANDIDATES_LIST, 10)
+        },
     },
     Microversion(1, 1): {
-        "/agent_reports": {"GET": agent_reports.list_},
-        "/changes": {"GET": changes.list_},
-        "/history": {"GET": history.list_},
-        "/provider_trees/{uuid}": {"GET": provider_trees.show},
-        "/what_if": {"POST": what_if.answer},
-        "/make_room": {"POST": make_room.answer},
-        "/capacity": {"GET": capacity.show},
-        "/fragmentation": {"GET": capacity.show_fragmentation},
+        "/agent_reports": {"GET": Endpoint(agent_reports.list_, "AP", rules.AGENT_REPORTS_LIST)},
+        "/changes": {"GET": Endpoint(changes.list_, "AP", rules.CHANGES_LIST)},
+        "/history": {"GET": Endpoint(history.list_, "AP", rules.HISTORY_LIST)},
+        "/provider_trees/{uuid}": {"GET": Endpoint(provider_trees.show, "AP", rules.TREES_SHOW)},
+        "/what_if": {"POST": Endpoint(what_if.answer, "VCAP", rules.WHAT_IF, 10)},
+        "/make_room": {"POST": Endpoint(make_room.answer, "VCAP", rules.MAKE_ROOM, 34)},
+        "/capacity": {"GET": Endpoint(capacity.show, "VAP", rules.CAPACITY_SHOW, 29)},
+        "/fragmentation": {
+            "GET": Endpoint(capacity.show_fragmentation, "VAP", rules.FRAGMENTATION_SHOW, 29)
+        },
     },
 }
 """The routes that each version of the extensions brought; unknown paths to clients without it."""
@@ -151,7 +179,7 @@ class Route:
     """
 
     template: str
-    methods: dict[str, Handler]
+    methods: dict[str, Endpoint]
     extension: Microversion | None = None
 
 
@@ -265,15 +293,25 @@ class Dispatcher:
             raise errors.NotFound
         environ[ROUTE_KEY] = route.template
         method = environ["REQUEST_METHOD"]
-        handler = route.methods.get(method)
-        if handler is None:
+        endpoint = route.methods.get(method)
+        if endpoint is None:
             raise errors.MethodNotAllowed(
                 "The method specified is not allowed for this resource.",
                 allow=tuple(route.methods),
             )
         if method != "GET":
             AUTHOR.set(_author(environ))
-        return handler(Request(environ, versions.version, self._services, path_values))
+        request = Request(environ, versions.version, self._services)
+        for check in endpoint.checks:
+            if check == "V":
+                request.require_version(endpoint.since)
+            elif check == "A":
+                request.require_json_accepted()
+            elif check == "C":
+                request.require_json_content()
+            else:
+                request.authorise(endpoint.rule)
+        return endpoint.handler(request, *path_values)
 
 
 def _author(environ: errors.Environ) -> Author:

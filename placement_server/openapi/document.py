@@ -59,9 +59,9 @@ def build(version: tuple[int, int] = MAX) -> Document:
     paths: Document = {}
     for route in routes.ALL_ROUTES:
         operations = {
-            method.lower(): _operation(route.template, operation, version)
-            for method in route.methods
-            if (operation := OPERATIONS[method, route.template]).since <= version[1]
+            method.lower(): _operation(route, method, version)
+            for method, endpoint in route.methods.items()
+            if endpoint.since <= version[1]
         }
         if operations:
             paths[route.template] = operations
@@ -92,20 +92,21 @@ def build(version: tuple[int, int] = MAX) -> Document:
     }
 
 
-def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Document:
+def _operation(route: routes.Route, method: str, version: tuple[int, int]) -> Document:
+    operation = OPERATIONS[method, route.template]
     document: Document = {
         "summary": operation.summary,
-        "description": f"Since 1.{operation.since}."
-        + (f" Only with {_extension(operation)}." if operation.extension else ""),
+        "description": f"Since 1.{route.methods[method].since}."
+        + (f" Only with {_extension(route)}." if route.extension else ""),
         "parameters": [
             {
                 "name": "OpenStack-API-Version",
                 "in": "header",
-                "schema": _version_schema(operation, version),
-                "required": version[1] > 0 or operation.extension is not None,
+                "schema": _version_schema(route, operation, version),
+                "required": version[1] > 0 or route.extension is not None,
                 "description": parameters.VERSION.text,
             },
-            *_path_parameters(path),
+            *_path_parameters(route.template),
             *_query_parameters(operation.query, version),
             *(
                 {
@@ -119,7 +120,7 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
             ),
         ],
         "responses": {
-            str(status): _response(status, _result(operation))
+            str(status): _response(status, _result(route, operation))
             for status in sorted({*operation.statuses, 400, 401, 403, 406})
         },
     }
@@ -132,8 +133,10 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
     return document
 
 
-def _version_schema(operation: Operation, version: tuple[int, int]) -> Document:
-    first = version_header(operation, version)
+def _version_schema(
+    route: routes.Route, operation: Operation, version: tuple[int, int]
+) -> Document:
+    first = version_header(route, version)
     if not operation.later:
         return {"const": first}
     plain, _, _ = first.partition(", ")
@@ -143,13 +146,13 @@ def _version_schema(operation: Operation, version: tuple[int, int]) -> Document:
     return {"enum": [first, *later_versions]}
 
 
-def _result(operation: Operation) -> Document | None:
+def _result(route: routes.Route, operation: Operation) -> Document | None:
     """Return the schema of the body of a 200: of each version of the extensions, if they differ."""
     if operation.result is None or not operation.later:
         return operation.result
     return {
         "oneOf": [
-            {"title": _extension(operation), **operation.result},
+            {"title": _extension(route), **operation.result},
             *(
                 {"title": f"{extensions.SERVICE_TYPE} {number}", **schema}
                 for number, schema in operation.later
@@ -158,14 +161,14 @@ def _result(operation: Operation) -> Document | None:
     }
 
 
-def version_header(operation: Operation, version: tuple[int, int]) -> str:
-    """Return the value of `OpenStack-API-Version` with which an operation exists."""
+def version_header(route: routes.Route, version: tuple[int, int]) -> str:
+    """Return the value of `OpenStack-API-Version` with which a route exists."""
     plain = f"{SERVICE_TYPE} {version[0]}.{version[1]}"
-    return f"{plain}, {_extension(operation)}" if operation.extension else plain
+    return f"{plain}, {_extension(route)}" if route.extension else plain
 
 
-def _extension(operation: Operation) -> str:
-    return f"{extensions.SERVICE_TYPE} {operation.extension}"
+def _extension(route: routes.Route) -> str:
+    return f"{extensions.SERVICE_TYPE} {route.extension}"
 
 
 def _path_parameters(path: str) -> list[Document]:

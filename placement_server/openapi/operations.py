@@ -40,24 +40,20 @@ Document = dict[str, Any]
 class Operation:
     """One method of one path.
 
-    :ivar since: the minor microversion that brought it.
     :ivar statuses: those of its answers beside the 400, 401, 403 and 406 that all may.
     :ivar body: schemas of the request body; None when there is none.
     :ivar query: schemas of the query string; None when it is ignored.
     :ivar result: schema of the body of a 200; None where it is not written down.
-    :ivar extension: the version of the extensions that brought it; None in the plain API.
     :ivar headers: request headers of its own, with what they are for.
     :ivar later: the later versions of the extensions that changed the body of a 200, with its
         schema.
     """
 
     summary: str
-    since: int
     statuses: tuple[int, ...]
     body: SchemaByVersion | None = None
     query: SchemaByVersion | None = None
     result: Document | None = None
-    extension: Microversion | None = None
     headers: tuple[tuple[str, str], ...] = ()
     later: tuple[tuple[Microversion, Document], ...] = ()
 
@@ -65,122 +61,108 @@ class Operation:
 _PROVIDER: Final = "/resource_providers/{uuid}"
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
-    ("GET", "/"): Operation("The versions served; needs no token", 0, (200,)),
-    ("GET", "/resource_classes"): Operation("All resource classes", 2, (200, 404)),
+    ("GET", "/"): Operation("The versions served; needs no token", (200,)),
+    ("GET", "/resource_classes"): Operation("All resource classes", (200, 404)),
     ("POST", "/resource_classes"): Operation(
-        "Create a custom resource class", 2, (201, 404, 409, 415), body=resource_class.NAMED
+        "Create a custom resource class", (201, 404, 409, 415), body=resource_class.NAMED
     ),
-    ("GET", "/resource_classes/{name}"): Operation("One resource class", 2, (200, 404)),
+    ("GET", "/resource_classes/{name}"): Operation("One resource class", (200, 404)),
     ("PUT", "/resource_classes/{name}"): Operation(
-        "Ensure that a custom resource class exists; before 1.7, rename it", 2, (201, 204, 404)
+        "Ensure that a custom resource class exists; before 1.7, rename it", (201, 204, 404)
     ),
     ("DELETE", "/resource_classes/{name}"): Operation(
-        "Delete a custom resource class that no inventory has", 2, (204, 404, 409)
+        "Delete a custom resource class that no inventory has", (204, 404, 409)
     ),
     ("GET", "/resource_providers"): Operation(
-        "Resource providers, filtered", 0, (200,), query=resource_provider.LIST
+        "Resource providers, filtered", (200,), query=resource_provider.LIST
     ),
     ("POST", "/resource_providers"): Operation(
-        "Create a resource provider", 0, (200, 201, 409, 415), body=resource_provider.CREATE
+        "Create a resource provider", (200, 201, 409, 415), body=resource_provider.CREATE
     ),
-    ("GET", _PROVIDER): Operation("One resource provider", 0, (200, 404)),
+    ("GET", _PROVIDER): Operation("One resource provider", (200, 404)),
     ("PUT", _PROVIDER): Operation(
         "Rename a resource provider, or move it in its tree",
-        0,
         (200, 404, 409, 415),
         body=resource_provider.UPDATE,
     ),
     ("DELETE", _PROVIDER): Operation(
-        "Delete a provider without children and allocations", 0, (204, 404, 409)
+        "Delete a provider without children and allocations", (204, 404, 409)
     ),
-    ("GET", f"{_PROVIDER}/inventories"): Operation("All inventories", 0, (200, 404)),
+    ("GET", f"{_PROVIDER}/inventories"): Operation("All inventories", (200, 404)),
     ("POST", f"{_PROVIDER}/inventories"): Operation(
-        "Add one inventory", 0, (201, 404, 409, 415), body=inventory.CREATE
+        "Add one inventory", (201, 404, 409, 415), body=inventory.CREATE
     ),
     ("PUT", f"{_PROVIDER}/inventories"): Operation(
-        "Replace all inventories", 0, (200, 404, 409, 415), body=inventory.REPLACE
+        "Replace all inventories", (200, 404, 409, 415), body=inventory.REPLACE
     ),
     ("DELETE", f"{_PROVIDER}/inventories"): Operation(
-        "Delete all inventories", 5, (204, 404, 405, 409)
+        "Delete all inventories", (204, 404, 405, 409)
     ),
-    ("GET", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation(
-        "One inventory", 0, (200, 404)
-    ),
+    ("GET", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation("One inventory", (200, 404)),
     ("PUT", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation(
-        "Replace one inventory", 0, (200, 404, 409, 415), body=inventory.UPDATE
+        "Replace one inventory", (200, 404, 409, 415), body=inventory.UPDATE
     ),
     ("DELETE", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation(
-        "Delete one inventory", 0, (204, 404, 409)
+        "Delete one inventory", (204, 404, 409)
     ),
-    ("GET", f"{_PROVIDER}/usages"): Operation("Usage by resource class", 0, (200, 404)),
-    ("GET", f"{_PROVIDER}/aggregates"): Operation("Aggregates of a provider", 1, (200, 404)),
+    ("GET", f"{_PROVIDER}/usages"): Operation("Usage by resource class", (200, 404)),
+    ("GET", f"{_PROVIDER}/aggregates"): Operation("Aggregates of a provider", (200, 404)),
     ("PUT", f"{_PROVIDER}/aggregates"): Operation(
-        "Replace the aggregates of a provider", 1, (200, 404, 409, 415), body=aggregate.REPLACE
+        "Replace the aggregates of a provider", (200, 404, 409, 415), body=aggregate.REPLACE
     ),
-    ("GET", f"{_PROVIDER}/allocations"): Operation("Who holds what of a provider", 0, (200, 404)),
-    ("GET", f"{_PROVIDER}/traits"): Operation("Traits of a provider", 6, (200, 404)),
+    ("GET", f"{_PROVIDER}/allocations"): Operation("Who holds what of a provider", (200, 404)),
+    ("GET", f"{_PROVIDER}/traits"): Operation("Traits of a provider", (200, 404)),
     ("PUT", f"{_PROVIDER}/traits"): Operation(
-        "Replace the traits of a provider", 6, (200, 404, 409, 415), body=trait.REPLACE_OF_PROVIDER
+        "Replace the traits of a provider", (200, 404, 409, 415), body=trait.REPLACE_OF_PROVIDER
     ),
     ("DELETE", f"{_PROVIDER}/traits"): Operation(
-        "Remove all traits of a provider", 6, (204, 404, 409)
+        "Remove all traits of a provider", (204, 404, 409)
     ),
     ("POST", "/allocations"): Operation(
         "Replace the allocations of several consumers at once",
-        13,
         (204, 404, 409, 415),
         body=allocation.POST,
     ),
-    ("GET", "/allocations/{consumer_uuid}"): Operation("What a consumer holds", 0, (200,)),
+    ("GET", "/allocations/{consumer_uuid}"): Operation("What a consumer holds", (200,)),
     ("PUT", "/allocations/{consumer_uuid}"): Operation(
-        "Replace all that a consumer holds", 0, (204, 409, 415), body=allocation.PUT
+        "Replace all that a consumer holds", (204, 409, 415), body=allocation.PUT
     ),
     ("DELETE", "/allocations/{consumer_uuid}"): Operation(
-        "Take everything from a consumer", 0, (204, 404)
+        "Take everything from a consumer", (204, 404)
     ),
     ("GET", "/allocation_candidates"): Operation(
-        "Ways to satisfy a request", 10, (200, 404, 503), query=allocation_candidates.LIST
+        "Ways to satisfy a request", (200, 404, 503), query=allocation_candidates.LIST
     ),
     ("GET", "/candidate_explanation"): Operation(
         "Why a request has few allocation candidates or none",
-        10,
         (200, 404, 503),
         query=allocation_candidates.EXTENDED,
         result=EXPLANATION,
         later=((Microversion(1, 1), EXPLANATION_WITH_CLOSEST),),
-        extension=Microversion(1, 0),
     ),
     ("GET", "/agent_reports"): Operation(
         "When the agents of hosts reported last, and what they said of themselves",
-        0,
         (200,),
         query=agent_reports.QUERY,
         result=agent_reports.REPORTS,
-        extension=Microversion(1, 1),
     ),
     ("GET", "/changes"): Operation(
         "What was written, in order, as it happens",
-        0,
         (200, 410, 503),
         query=changes_schema.QUERY,
         result=changes_schema.CHANGES,
-        extension=Microversion(1, 1),
     ),
     ("GET", "/history"): Operation(
         "What was changed, of which host and consumer, when and by whom",
-        0,
         (200,),
         query=history.QUERY,
         result=history.HISTORY,
-        extension=Microversion(1, 1),
     ),
     ("GET", "/provider_trees/{uuid}"): Operation(
         "A whole provider tree",
-        0,
         (200, 304, 404),
         query=provider_tree.SHOW,
         result=provider_tree.TREE,
-        extension=Microversion(1, 1),
         headers=(
             ("If-None-Match", "ETags that the client has: 304 if the present one is there."),
             (agent_reports.HEADER, "What the agent of the host reports of itself, as JSON."),
@@ -188,46 +170,37 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ),
     ("POST", "/what_if"): Operation(
         "Answers about the fleet as it would be after some changes",
-        10,
         (200, 404, 409, 415, 503),
         body=what_if.WHAT_IF,
         result=what_if.ANSWERS,
-        extension=Microversion(1, 1),
     ),
     ("POST", "/make_room"): Operation(
         "Plans of a few moves after which a request fits, trees are empty, or both",
-        34,
         (200, 404, 415),
         body=make_room.MAKE_ROOM,
         result=make_room.ROOM,
-        extension=Microversion(1, 1),
     ),
     ("GET", "/capacity"): Operation(
         "How many further claims of a request would succeed, one after the other",
-        29,
         (200, 404, 503),
         query=allocation_candidates.EXTENDED,
         result=CAPACITY,
-        extension=Microversion(1, 1),
     ),
     ("GET", "/fragmentation"): Operation(
         "What is free of each class, what of it is stranded, and how many of some shapes fit",
-        29,
         (200, 404, 503),
         query=FRAGMENTATION_QUERY,
         result=FRAGMENTATION,
-        extension=Microversion(1, 1),
     ),
-    ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),
-    ("GET", "/traits/{name}"): Operation("Whether a trait exists", 6, (204, 404)),
-    ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", 6, (201, 204, 404)),
+    ("GET", "/traits"): Operation("All traits, filtered", (200, 404), query=trait.LIST),
+    ("GET", "/traits/{name}"): Operation("Whether a trait exists", (204, 404)),
+    ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", (201, 204, 404)),
     ("DELETE", "/traits/{name}"): Operation(
-        "Delete a custom trait that no provider has", 6, (204, 404, 409)
+        "Delete a custom trait that no provider has", (204, 404, 409)
     ),
-    ("GET", "/usages"): Operation("Usage of a project", 9, (200, 404), query=usage.TOTAL),
+    ("GET", "/usages"): Operation("Usage of a project", (200, 404), query=usage.TOTAL),
     ("POST", "/reshaper"): Operation(
         "Move inventories and the allocations against them, atomically",
-        30,
         (204, 404, 409, 415),
         body=reshaper.RESHAPE,
     ),

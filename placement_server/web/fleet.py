@@ -11,7 +11,7 @@ from typing import Any, Final
 from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, json_response
-from placement_server.api.routes import Route
+from placement_server.api.routes import Endpoint, Route
 from placement_server.policies import operations
 from placement_server.store.providers import provider_rows
 from placement_server.web import use
@@ -25,8 +25,6 @@ def show(request: Request) -> Response:
     Each list has one entry for each host. A class has `host`, the places in these lists of the
     hosts that have the class, where not all do.
     """
-    request.require_json_accepted()
-    request.authorise(operations.WEB_FLEET)
     roots = request.all_of("root")
     if len(roots) > limits.ROOTS:
         raise errors.BadRequest(limits.too_many("root", len(roots), "hosts", limits.ROOTS))
@@ -51,6 +49,10 @@ def show(request: Request) -> Response:
 def routes(web_path: str) -> dict[str, Route]:
     """Return the reads of the pages at their path, by their whole paths."""
     return {
-        f"{web_path}/{NAME}": Route("/{web_path}/fleet", {"GET": show}),
-        f"{web_path}/{use.NAME}": Route("/{web_path}/use", {"GET": use.show}),
+        f"{web_path}/{NAME}": Route(
+            "/{web_path}/fleet", {"GET": Endpoint(show, "AP", operations.WEB_FLEET)}
+        ),
+        f"{web_path}/{use.NAME}": Route(
+            "/{web_path}/use", {"GET": Endpoint(use.show, "AP", operations.WEB_FLEET)}
+        ),
     }

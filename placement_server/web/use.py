@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from placement_server.api.request import Request
 from placement_server.api.response import Response, json_response
-from placement_server.policies import operations
 from placement_server.store import use_samples
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import inventory_sums
@@ -58,8 +57,6 @@ class UseSampler:
 
 def show(request: Request) -> Response:
     """Show what was used of a resource class, and its capacity, every ten minutes of a week."""
-    request.require_json_accepted()
-    request.authorise(operations.WEB_FLEET)
     [name] = request.all_of("resource_class")[:1] or [""]
     # the first sample of each ten minutes
     amounts_at = {

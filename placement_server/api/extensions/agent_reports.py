@@ -41,8 +41,6 @@ def list_(request: Request) -> Response:
     Of `root` several may be given: of these hosts only, with their cores. `notable` leaves out
     agents that report in time and have nothing to say.
     """
-    request.require_json_accepted()
-    request.authorise(operations.AGENT_REPORTS_LIST)
     params = request.query(schemas.QUERY)
     roots = request.all_of("root")
     if len(roots) > limits.ROOTS:

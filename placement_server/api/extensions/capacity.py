@@ -25,7 +25,6 @@ from placement_server.candidates.query.filters import (
     parse_resources,
 )
 from placement_server.candidates.query.query import RequestGroup
-from placement_server.policies import operations
 from placement_server.schemas import capacity as schemas
 from placement_server.store.providers import provider_rows
 
@@ -36,9 +35,8 @@ def show(request: Request) -> Response:
     `limit` bounds the trees that are listed, those with the most room first; the sums are over
     all trees. Amounts beyond 2**40 are counted as 2**40.
     """
-    request.require_version(29)
     count = allocation_candidates.search_for(
-        request, request.services.candidates.capacity, "counted", operations.CAPACITY_SHOW
+        request, request.services.candidates.capacity, "counted"
     )
     return json_response(body_of(request, count), *cache_headers(request.version))
 
@@ -70,9 +68,6 @@ def show_fragmentation(request: Request) -> Response:
 
     At most 100 shapes, each a value of `resources`, which are taken as an unsuffixed group is.
     """
-    request.require_version(29)
-    request.require_json_accepted()
-    request.authorise(operations.FRAGMENTATION_SHOW)
     check_query(request.last_params(), schemas.FRAGMENTATION_QUERY, request.version)
     with allocation_candidates.counted_search(request, "counted"):
         shapes = [parse_resources(value) for value in request.all_of("resources")]

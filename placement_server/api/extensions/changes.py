@@ -10,7 +10,6 @@ from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.feed.service import ChangesAnswer, ChangesPruned
 from placement_server.feed.watchers import ALL_KINDS, ChangeSelection, TooManyWatchers
 from placement_server.limits import FILTERS, too_many
-from placement_server.policies import operations
 from placement_server.schemas import changes as schemas
 from placement_server.store.changes.changes import FeedRecord
 from placement_server.store.transaction import NAMES, STRUCTURE, USAGE
@@ -34,8 +33,6 @@ def list_(request: Request) -> Response:
     400 for what is malformed; 410 when changes behind `after` have been deleted, or the database
     has none up to there; 503 with Retry-After when as many requests wait as may.
     """
-    request.require_json_accepted()
-    request.authorise(operations.CHANGES_LIST)
     params = request.query(schemas.QUERY)
     after = params.get("after")
     seconds = int(params.get("wait", 0))

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.policies import operations
 from placement_server.schemas import history as schemas
 from placement_server.store.changes import past_changes
 from placement_server.store.changes.past_changes import PastQuery, PastWrite
@@ -20,8 +19,6 @@ def list_(request: Request) -> Response:
     `root` is a host, `consumer` who holds something of it, and `name` a resource class, a trait or
     an aggregate.
     """
-    request.require_json_accepted()
-    request.authorise(operations.HISTORY_LIST)
     params = request.query(schemas.QUERY)
     query = PastQuery(
         root=_lower(params.get("root")),

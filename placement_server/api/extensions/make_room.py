@@ -16,11 +16,7 @@ from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.make_room.plan import Bounds
 from placement_server.candidates.make_room.question import DISABLED, Question, UnknownTree
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.policies import operations
 from placement_server.schemas import make_room as schemas
-
-SINCE: Final = 34
-"""The microversion from which on a claim has mappings."""
 
 UNFINISHED_MOVE: Final = "MIGRATION"
 """The type of consumers that hold the source of a move until it ends."""
@@ -37,10 +33,6 @@ _BOUNDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
 
 def answer(request: Request) -> Response:
     """Return plans of a few moves after which a request fits, trees are empty, or both."""
-    request.require_version(SINCE)
-    request.require_json_content()
-    request.require_json_accepted()
-    request.authorise(operations.MAKE_ROOM)
     body = request.pointed_json(schemas.MAKE_ROOM)
     if "request" not in body and not body.get("empty"):
         raise errors.BadRequest(

@@ -19,20 +19,16 @@ from placement_server.api.resources.allocations import holder_body
 from placement_server.api.response import Headers, Response, empty_response, json_response
 from placement_server.candidates.tree_reader import TreeReading
 from placement_server.negotiation.microversion import MAX
-from placement_server.policies import operations
 from placement_server.schemas import provider_tree as schemas
 from placement_server.store.providers.tree import TreeProvider, extend_tag
 
 
-def show(request: Request) -> Response:
+def show(request: Request, provider_uuid: str) -> Response:
     """Show the tree of a provider.
 
     `include` adds `usages`, `allocations` or `sharing`. With `If-None-Match` and the present
     entity tag the answer is 304. The agent of the host adds a header with a report of itself.
     """
-    (provider_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.TREES_SHOW)
     agent_reports.take(request, provider_uuid)
     included_parts = _included_parts(request)
     known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)

@@ -38,10 +38,6 @@ Ask = Callable[[Request, SupposedFleet, str], list[bytes]]
 
 def answer(request: Request) -> Response:
     """Answer questions about the fleet with changes supposed to be made, in order."""
-    request.require_version(10)
-    request.require_json_content()
-    request.require_json_accepted()
-    request.authorise(operations.WHAT_IF)
     body = request.pointed_json(schemas.WHAT_IF)
     questions = [
         _only_entry(entry, "questions", number) for number, entry in enumerate(body["questions"])

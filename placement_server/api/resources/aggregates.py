@@ -8,29 +8,20 @@ from typing import Any
 from placement_server import errors
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.policies import operations
 from placement_server.schemas import aggregate as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import aggregates
 from placement_server.store.records import Provider
 
 
-def list_(request: Request) -> Response:
+def list_(request: Request, provider_uuid: str) -> Response:
     """List the aggregates of a provider."""
-    (provider_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.require_version(1)
-    request.authorise(operations.AGGREGATES_LIST)
     provider, aggregate_uuids = request.store.read_single(aggregates.of_provider, provider_uuid)
     return _answer(request, provider, aggregate_uuids)
 
 
-def replace(request: Request) -> Response:
+def replace(request: Request, provider_uuid: str) -> Response:
     """Replace the aggregates of a provider. Before 1.19 no generation is compared."""
-    (provider_uuid,) = request.path_values
-    request.require_json_content()
-    request.require_version(1)
-    request.authorise(operations.AGGREGATES_UPDATE)
     body = request.json_for_provider(schemas.REPLACE, provider_uuid)
     with_generation = request.version >= (1, 19)
     aggregate_uuids = body["aggregates"] if with_generation else body

@@ -24,7 +24,6 @@ from placement_server.candidates.query.parser import SCHEMAS, parse, schema_for
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.metrics import metrics
 from placement_server.negotiation.microversion import Microversion
-from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion
 
 LIST: Final = SchemaByVersion({version[1]: schema for version, schema in SCHEMAS.items()})
@@ -57,16 +56,11 @@ def search_for(
     request: Request,
     search: Callable[[CandidateQuery, Microversion, Callable[[], None]], _Answer],
     result: str,
-    rule: str = operations.CANDIDATES_LIST,
 ) -> _Answer:
-    """Return the result of a search for the query of a request that passes all checks.
+    """Return the result of a search for the query of a request.
 
     :param result: the label under which a search that succeeds is counted.
-    :param rule: the rule of the policy that allows it.
     """
-    request.require_version(10)
-    request.require_json_accepted()
-    request.authorise(rule)
 
     def on_turn(candidate_query: CandidateQuery, version: Microversion) -> _Answer:
         return search(candidate_query, version, request.give_turn_back)

@@ -17,7 +17,6 @@ from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.metrics import metrics
 from placement_server.negotiation.microversion import Microversion
-from placement_server.policies import operations
 from placement_server.schemas import allocation as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store.allocations import allocations
@@ -32,11 +31,8 @@ from placement_server.store.records import (
 LOG = logging.getLogger(__name__)
 
 
-def of_consumer(request: Request) -> Response:
+def of_consumer(request: Request, consumer_uuid: str) -> Response:
     """Show the allocations of a consumer. One without any is not an error."""
-    (consumer_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.ALLOCATIONS_LIST)
     consumer, rows = request.store.read(allocations.of_consumer, consumer_uuid)
     return json_response(
         holder_body(consumer, rows, request.version),
@@ -66,11 +62,8 @@ def holder_body(
     return body
 
 
-def of_provider(request: Request) -> Response:
+def of_provider(request: Request, provider_uuid: str) -> Response:
     """Show the allocations against a provider, by consumer."""
-    (provider_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.PROVIDER_ALLOCATIONS)
     try:
         provider, holders = request.store.read(allocations.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
@@ -91,11 +84,8 @@ def of_provider(request: Request) -> Response:
     )
 
 
-def replace(request: Request) -> Response:
+def replace(request: Request, requested_uuid: str) -> Response:
     """Replace the allocations of one consumer."""
-    (requested_uuid,) = request.path_values
-    request.require_json_content()
-    request.authorise(operations.ALLOCATIONS_UPDATE)
     if not uuidutils.is_uuid_like(requested_uuid):
         raise errors.BadRequest(f"Malformed consumer_uuid: {requested_uuid}")
     consumer_uuid = str(uuid.UUID(requested_uuid))
@@ -117,9 +107,6 @@ def replace(request: Request) -> Response:
 
 def replace_many(request: Request) -> Response:
     """Replace the allocations of several consumers, all or none."""
-    request.require_version(13)
-    request.require_json_content()
-    request.authorise(operations.ALLOCATIONS_MANAGE)
     body = request.json(schemas.POST)
     writes = consumer_writes(request, body)
     check_names(writes)
@@ -127,10 +114,8 @@ def replace_many(request: Request) -> Response:
     return empty_response(204)
 
 
-def delete(request: Request) -> Response:
+def delete(request: Request, consumer_uuid: str) -> Response:
     """Delete all allocations of a consumer."""
-    (consumer_uuid,) = request.path_values
-    request.authorise(operations.ALLOCATIONS_DELETE)
     request.store.write(allocations.delete, consumer_uuid)
     return empty_response(204)
 

@@ -28,11 +28,8 @@ _MAX_NUMBER: Final = 3.40282e38
 column takes more."""
 
 
-def list_(request: Request) -> Response:
+def list_(request: Request, provider_uuid: str) -> Response:
     """List the inventories of a provider."""
-    (provider_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.INVENTORIES_LIST)
     provider, stored = _stored_inventories(request, provider_uuid)
     return _inventories_response(
         request,
@@ -42,11 +39,8 @@ def list_(request: Request) -> Response:
     )
 
 
-def create(request: Request) -> Response:
+def create(request: Request, provider_uuid: str) -> Response:
     """Add the inventory of one class. The generation in the body is ignored."""
-    (provider_uuid,) = request.path_values
-    request.require_json_content()
-    request.authorise(operations.INVENTORIES_CREATE)
     body = request.json_for_provider(schemas.CREATE, provider_uuid)
     resource_class = body["resource_class"]
     record = inventory_record(resource_class, body)
@@ -68,11 +62,8 @@ def create(request: Request) -> Response:
     return _inventory_response(request, provider, record, location, status=201)
 
 
-def replace(request: Request) -> Response:
+def replace(request: Request, provider_uuid: str) -> Response:
     """Replace all inventories of a provider."""
-    (provider_uuid,) = request.path_values
-    request.require_json_content()
-    request.authorise(operations.INVENTORIES_UPDATE)
     body = request.json_for_provider(
         schemas.REPLACE,
         provider_uuid,
@@ -103,9 +94,8 @@ def replace(request: Request) -> Response:
     return _inventories_response(request, provider, records)
 
 
-def delete_all(request: Request) -> Response:
+def delete_all(request: Request, provider_uuid: str) -> Response:
     """Delete all inventories of a provider."""
-    (provider_uuid,) = request.path_values
     if request.version < (1, 5):
         raise errors.MethodNotAllowed
     request.authorise(operations.INVENTORIES_DELETE)
@@ -122,11 +112,8 @@ def delete_all(request: Request) -> Response:
     return empty_response(204)
 
 
-def show(request: Request) -> Response:
+def show(request: Request, provider_uuid: str, resource_class: str) -> Response:
     """Show the inventory of one class."""
-    provider_uuid, resource_class = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.INVENTORIES_SHOW)
     provider, stored_inventories = _stored_inventories(request, provider_uuid)
     if resource_class not in stored_inventories:
         raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
@@ -134,11 +121,8 @@ def show(request: Request) -> Response:
     return _inventory_response(request, provider, stored.record, changed_at=stored.last_modified)
 
 
-def update(request: Request) -> Response:
+def update(request: Request, provider_uuid: str, resource_class: str) -> Response:
     """Replace the inventory of one class."""
-    provider_uuid, resource_class = request.path_values
-    request.require_json_content()
-    request.authorise(operations.INVENTORIES_UPDATE)
     body = request.json_for_provider(schemas.UPDATE, provider_uuid)
     record = inventory_record(resource_class, body)
     try:
@@ -164,10 +148,8 @@ def update(request: Request) -> Response:
     return _inventory_response(request, provider, record)
 
 
-def delete(request: Request) -> Response:
+def delete(request: Request, provider_uuid: str, resource_class: str) -> Response:
     """Delete the inventory of one class."""
-    provider_uuid, resource_class = request.path_values
-    request.authorise(operations.INVENTORIES_DELETE)
     try:
         request.store.write(inventories.delete_one, provider_uuid, resource_class)
     except (store_errors.ResourceClassNotFound, store_errors.InventoryNotFound) as error:

@@ -9,19 +9,14 @@ from placement_server.api.request import Request
 from placement_server.api.resources.aggregates import generation_changed
 from placement_server.api.resources.resource_providers import no_such_provider_for
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
-from placement_server.policies import operations
 from placement_server.schemas import trait as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import traits
 from placement_server.store.records import Provider, TraitRow
 
 
-def list_(request: Request) -> Response:
+def list_(request: Request, provider_uuid: str) -> Response:
     """List the traits of a provider."""
-    (provider_uuid,) = request.path_values
-    request.require_version(6)
-    request.require_json_accepted()
-    request.authorise(operations.PROVIDER_TRAITS_LIST)
     try:
         provider, rows = request.store.read_single(traits.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
@@ -29,12 +24,8 @@ def list_(request: Request) -> Response:
     return _answer(request, provider, rows)
 
 
-def replace(request: Request) -> Response:
+def replace(request: Request, provider_uuid: str) -> Response:
     """Replace the traits of a provider. The body is checked before the provider."""
-    (provider_uuid,) = request.path_values
-    request.require_version(6)
-    request.require_json_content()
-    request.authorise(operations.PROVIDER_TRAITS_UPDATE)
     body = request.json(schemas.REPLACE_OF_PROVIDER)
     try:
         provider, rows = request.store.write(
@@ -52,11 +43,8 @@ def replace(request: Request) -> Response:
     return _answer(request, provider, rows)
 
 
-def delete(request: Request) -> Response:
+def delete(request: Request, provider_uuid: str) -> Response:
     """Remove all traits from a provider."""
-    (provider_uuid,) = request.path_values
-    request.require_version(6)
-    request.authorise(operations.PROVIDER_TRAITS_DELETE)
     request.store.write(traits.delete_of_provider, provider_uuid)
     return empty_response(204)
 

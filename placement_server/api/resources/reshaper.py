@@ -12,7 +12,6 @@ from placement_server.api.resources.allocations import (
 )
 from placement_server.api.resources.inventories import inventory_records
 from placement_server.api.response import Response, empty_response
-from placement_server.policies import operations
 from placement_server.schemas import reshaper as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store.allocations import reshape
@@ -20,9 +19,6 @@ from placement_server.store.allocations import reshape
 
 def apply(request: Request) -> Response:
     """Set the inventories of the providers and the allocations of the consumers, or nothing."""
-    request.require_version(30)
-    request.require_json_content()
-    request.authorise(operations.RESHAPE)
     body = request.json(schemas.RESHAPE)
     inventories = {
         provider: (

@@ -15,9 +15,6 @@ from placement_server.store import resource_classes
 
 def list_(request: Request) -> Response:
     """List the standard and the custom classes."""
-    request.require_version(2)
-    request.require_json_accepted()
-    request.authorise(operations.CLASSES_LIST)
     rows = request.store.read_single(resource_classes.list_all)
     return json_response(
         {"resource_classes": [_representation(request, row.name) for row in rows]},
@@ -27,9 +24,6 @@ def list_(request: Request) -> Response:
 
 def create(request: Request) -> Response:
     """Create a custom class."""
-    request.require_version(2)
-    request.require_json_content()
-    request.authorise(operations.CLASSES_CREATE)
     name = request.json(schemas.NAMED)["name"]
     try:
         request.store.write(resource_classes.create, name)
@@ -38,34 +32,27 @@ def create(request: Request) -> Response:
     return empty_response(201, request.location(f"/resource_classes/{name}"))
 
 
-def show(request: Request) -> Response:
+def show(request: Request, name: str) -> Response:
     """Show a class."""
-    (name,) = request.path_values
-    request.require_version(2)
-    request.require_json_accepted()
-    request.authorise(operations.CLASSES_SHOW)
     row = request.store.read_single(resource_classes.get, name)
     return json_response(
         _representation(request, name), *cache_headers(request.version, row.last_modified)
     )
 
 
-def update(request: Request) -> Response:
+def update(request: Request, name: str) -> Response:
     """Make sure that a custom class exists; before 1.7, rename one."""
-    request.require_version(2)
-    return _rename(request) if request.version < (1, 7) else _ensure(request)
+    return _rename(request, name) if request.version < (1, 7) else _ensure(request, name)
 
 
-def _ensure(request: Request) -> Response:
-    (name,) = request.path_values
+def _ensure(request: Request, name: str) -> Response:
     request.authorise(operations.CLASSES_UPDATE)
     check_json({"name": name}, schemas.NAMED, request.version)
     _, is_new = request.store.write(resource_classes.ensure, name)
     return empty_response(201 if is_new else 204, request.location(f"/resource_classes/{name}"))
 
 
-def _rename(request: Request) -> Response:
-    (name,) = request.path_values
+def _rename(request: Request, name: str) -> Response:
     request.require_json_content()
     request.authorise(operations.CLASSES_UPDATE)
     new_name = request.json(schemas.NAMED)["name"]
@@ -79,11 +66,8 @@ def _rename(request: Request) -> Response:
     return json_response(_representation(request, new_name))
 
 
-def delete(request: Request) -> Response:
+def delete(request: Request, name: str) -> Response:
     """Delete a custom class that no provider has inventory of."""
-    (name,) = request.path_values
-    request.require_version(2)
-    request.authorise(operations.CLASSES_DELETE)
     try:
         request.store.write(resource_classes.delete, name)
     except store_errors.StandardName as error:

@@ -12,7 +12,6 @@ from placement_server.api.response import Response, cache_headers, empty_respons
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index.provider_filter import ProviderFilters
 from placement_server.candidates.query import filters
-from placement_server.policies import operations
 from placement_server.schemas import resource_provider as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import providers
@@ -32,8 +31,6 @@ _FILTERS: Final = tuple(field.name for field in dataclasses.fields(ProviderFilte
 
 def list_(request: Request) -> Response:
     """List the providers that pass every filter."""
-    request.require_json_accepted()
-    request.authorise(operations.PROVIDERS_LIST)
     params = request.query(schemas.LIST)
     try:
         conditions = _conditions(request, params)
@@ -128,8 +125,6 @@ def _asks_for_too_much(params: dict[str, str]) -> bool:
 
 def create(request: Request) -> Response:
     """Create a provider."""
-    request.require_json_content()
-    request.authorise(operations.PROVIDERS_CREATE)
     body = request.json(schemas.CREATE)
     name = body["name"]
     provider_uuid = str(uuid.UUID(body["uuid"]) if "uuid" in body else uuid.uuid4())
@@ -165,11 +160,8 @@ def create(request: Request) -> Response:
     )
 
 
-def show(request: Request) -> Response:
+def show(request: Request, provider_uuid: str) -> Response:
     """Show a provider."""
-    (provider_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.PROVIDERS_SHOW)
     provider = request.store.read_single(providers.get, provider_uuid)
     return json_response(
         _representation(request, provider),
@@ -177,11 +169,8 @@ def show(request: Request) -> Response:
     )
 
 
-def update(request: Request) -> Response:
+def update(request: Request, provider_uuid: str) -> Response:
     """Rename a provider, or move it in or out of a tree."""
-    (provider_uuid,) = request.path_values
-    request.require_json_content()
-    request.authorise(operations.PROVIDERS_UPDATE)
     body = request.json_for_provider(schemas.UPDATE, provider_uuid)
     try:
         provider = request.store.write(
@@ -213,10 +202,8 @@ def update(request: Request) -> Response:
     )
 
 
-def delete(request: Request) -> Response:
+def delete(request: Request, provider_uuid: str) -> Response:
     """Delete a provider with its inventories and associations."""
-    (provider_uuid,) = request.path_values
-    request.authorise(operations.PROVIDERS_DELETE)
     try:
         request.store.write(providers.delete, provider_uuid)
     except store_errors.ProviderNotFound as error:

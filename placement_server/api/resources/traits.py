@@ -7,7 +7,6 @@ from typing import Any
 from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
-from placement_server.policies import operations
 from placement_server.schemas import trait as schemas
 from placement_server.schemas.validation import InvalidInstance
 from placement_server.store import errors as store_errors
@@ -16,9 +15,6 @@ from placement_server.store.providers import traits
 
 def list_(request: Request) -> Response:
     """List the traits that pass the filters."""
-    request.require_version(6)
-    request.require_json_accepted()
-    request.authorise(operations.TRAITS_LIST)
     params = request.query(schemas.LIST)
     matches = request.store.read(traits.list_names, **_filters(params))
     return json_response(
@@ -60,11 +56,8 @@ def _name_filter(value: str) -> dict[str, Any]:
     return {}
 
 
-def ensure(request: Request) -> Response:
+def ensure(request: Request, name: str) -> Response:
     """Make sure that a custom trait exists."""
-    (name,) = request.path_values
-    request.require_version(6)
-    request.authorise(operations.TRAITS_UPDATE)
     try:
         schemas.NAME.check(name, request.version)
     except InvalidInstance as error:
@@ -80,20 +73,14 @@ def ensure(request: Request) -> Response:
     )
 
 
-def show(request: Request) -> Response:
+def show(request: Request, name: str) -> Response:
     """Answer 204 where a trait exists."""
-    (name,) = request.path_values
-    request.require_version(6)
-    request.authorise(operations.TRAITS_SHOW)
     trait = request.store.read_single(traits.get, name)
     return empty_response(204, *cache_headers(request.version, trait.last_modified))
 
 
-def delete(request: Request) -> Response:
+def delete(request: Request, name: str) -> Response:
     """Delete a custom trait that no provider has."""
-    (name,) = request.path_values
-    request.require_version(6)
-    request.authorise(operations.TRAITS_DELETE)
     try:
         request.store.write(traits.delete, name)
     except store_errors.StandardName as error:

@@ -13,11 +13,8 @@ from placement_server.store import errors as store_errors
 from placement_server.store.allocations import usages
 
 
-def of_provider(request: Request) -> Response:
+def of_provider(request: Request, provider_uuid: str) -> Response:
     """Show the usage of each class that the provider has inventory of."""
-    (provider_uuid,) = request.path_values
-    request.require_json_accepted()
-    request.authorise(operations.PROVIDER_USAGES)
     try:
         provider, used = request.store.read_single(usages.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
@@ -34,8 +31,6 @@ def of_project(request: Request) -> Response:
     The rule compares the caller's project with the one asked about, so that a reader may look at
     its own usage. Without the parameter there is nothing to compare, and a reader is refused.
     """
-    request.require_version(9)
-    request.require_json_accepted()
     target = {"project_id": request.last_params().get("project_id")}
     request.authorise(operations.TOTAL_USAGES, target)
     params = request.query(schemas.TOTAL)
