@@ -8,29 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from placement_server.api.resources import allocation_candidates
-from placement_server.negotiation.microversion import Microversion
-from placement_server.schemas import (
+from placement_server.api.extensions import (
     agent_reports,
-    aggregate,
-    allocation,
+    candidate_explanation,
+    capacity,
+    changes,
     history,
-    inventory,
     make_room,
-    provider_tree,
-    reshaper,
-    resource_class,
-    resource_provider,
-    trait,
-    usage,
+    provider_trees,
     what_if,
 )
-from placement_server.schemas import changes as changes_schema
-from placement_server.schemas.candidate_explanation import (
-    EXPLANATION,
-    EXPLANATION_WITH_CLOSEST,
+from placement_server.api.resources import (
+    aggregates,
+    allocation_candidates,
+    provider_traits,
+    reshaper,
+    resource_classes,
+    resource_providers,
+    traits,
+    usages,
 )
-from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION, FRAGMENTATION_QUERY
+from placement_server.negotiation.microversion import Microversion
+from placement_server.schemas import allocation, inventory
 from placement_server.schemas.validation import SchemaByVersion
 
 Document = dict[str, Any]
@@ -64,7 +63,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/"): Operation("The versions served; needs no token", (200,)),
     ("GET", "/resource_classes"): Operation("All resource classes", (200, 404)),
     ("POST", "/resource_classes"): Operation(
-        "Create a custom resource class", (201, 404, 409, 415), body=resource_class.NAMED
+        "Create a custom resource class", (201, 404, 409, 415), body=resource_classes.NAMED
     ),
     ("GET", "/resource_classes/{name}"): Operation("One resource class", (200, 404)),
     ("PUT", "/resource_classes/{name}"): Operation(
@@ -74,16 +73,16 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "Delete a custom resource class that no inventory has", (204, 404, 409)
     ),
     ("GET", "/resource_providers"): Operation(
-        "Resource providers, filtered", (200,), query=resource_provider.LIST
+        "Resource providers, filtered", (200,), query=resource_providers.LIST
     ),
     ("POST", "/resource_providers"): Operation(
-        "Create a resource provider", (200, 201, 409, 415), body=resource_provider.CREATE
+        "Create a resource provider", (200, 201, 409, 415), body=resource_providers.CREATE
     ),
     ("GET", _PROVIDER): Operation("One resource provider", (200, 404)),
     ("PUT", _PROVIDER): Operation(
         "Rename a resource provider, or move it in its tree",
         (200, 404, 409, 415),
-        body=resource_provider.UPDATE,
+        body=resource_providers.UPDATE,
     ),
     ("DELETE", _PROVIDER): Operation(
         "Delete a provider without children and allocations", (204, 404, 409)
@@ -108,12 +107,12 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", f"{_PROVIDER}/usages"): Operation("Usage by resource class", (200, 404)),
     ("GET", f"{_PROVIDER}/aggregates"): Operation("Aggregates of a provider", (200, 404)),
     ("PUT", f"{_PROVIDER}/aggregates"): Operation(
-        "Replace the aggregates of a provider", (200, 404, 409, 415), body=aggregate.REPLACE
+        "Replace the aggregates of a provider", (200, 404, 409, 415), body=aggregates.REPLACE
     ),
     ("GET", f"{_PROVIDER}/allocations"): Operation("Who holds what of a provider", (200, 404)),
     ("GET", f"{_PROVIDER}/traits"): Operation("Traits of a provider", (200, 404)),
     ("PUT", f"{_PROVIDER}/traits"): Operation(
-        "Replace the traits of a provider", (200, 404, 409, 415), body=trait.REPLACE_OF_PROVIDER
+        "Replace the traits of a provider", (200, 404, 409, 415), body=provider_traits.REPLACE
     ),
     ("DELETE", f"{_PROVIDER}/traits"): Operation(
         "Remove all traits of a provider", (204, 404, 409)
@@ -137,8 +136,8 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "Why a request has few allocation candidates or none",
         (200, 404, 503),
         query=allocation_candidates.EXTENDED,
-        result=EXPLANATION,
-        later=((Microversion(1, 1), EXPLANATION_WITH_CLOSEST),),
+        result=candidate_explanation.EXPLANATION,
+        later=((Microversion(1, 1), candidate_explanation.EXPLANATION_WITH_CLOSEST),),
     ),
     ("GET", "/agent_reports"): Operation(
         "When the agents of hosts reported last, and what they said of themselves",
@@ -149,8 +148,8 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/changes"): Operation(
         "What was written, in order, as it happens",
         (200, 410, 503),
-        query=changes_schema.QUERY,
-        result=changes_schema.CHANGES,
+        query=changes.QUERY,
+        result=changes.CHANGES,
     ),
     ("GET", "/history"): Operation(
         "What was changed, of which host and consumer, when and by whom",
@@ -161,8 +160,8 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/provider_trees/{uuid}"): Operation(
         "A whole provider tree",
         (200, 304, 404),
-        query=provider_tree.SHOW,
-        result=provider_tree.TREE,
+        query=provider_trees.SHOW,
+        result=provider_trees.TREE,
         headers=(
             ("If-None-Match", "ETags that the client has: 304 if the present one is there."),
             (agent_reports.HEADER, "What the agent of the host reports of itself, as JSON."),
@@ -184,21 +183,21 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "How many further claims of a request would succeed, one after the other",
         (200, 404, 503),
         query=allocation_candidates.EXTENDED,
-        result=CAPACITY,
+        result=capacity.CAPACITY,
     ),
     ("GET", "/fragmentation"): Operation(
         "What is free of each class, what of it is stranded, and how many of some shapes fit",
         (200, 404, 503),
-        query=FRAGMENTATION_QUERY,
-        result=FRAGMENTATION,
+        query=capacity.FRAGMENTATION_QUERY,
+        result=capacity.FRAGMENTATION,
     ),
-    ("GET", "/traits"): Operation("All traits, filtered", (200, 404), query=trait.LIST),
+    ("GET", "/traits"): Operation("All traits, filtered", (200, 404), query=traits.LIST),
     ("GET", "/traits/{name}"): Operation("Whether a trait exists", (204, 404)),
     ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", (201, 204, 404)),
     ("DELETE", "/traits/{name}"): Operation(
         "Delete a custom trait that no provider has", (204, 404, 409)
     ),
-    ("GET", "/usages"): Operation("Usage of a project", (200, 404), query=usage.TOTAL),
+    ("GET", "/usages"): Operation("Usage of a project", (200, 404), query=usages.TOTAL),
     ("POST", "/reshaper"): Operation(
         "Move inventories and the allocations against them, atomically",
         (204, 404, 409, 415),

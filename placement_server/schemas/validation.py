@@ -26,6 +26,7 @@ UUID: Final = {"type": "string", "format": "uuid"}
 UUID_OR_NULL: Final[dict[str, Any]] = {"type": ["string", "null"], "format": "uuid"}
 TIME: Final = {"type": "string", "format": "date-time"}
 TEXT: Final = {"type": "string"}
+WHOLE: Final = {"type": "integer"}
 TEXT_OR_NULL: Final[dict[str, Any]] = {"type": ["string", "null"]}
 COUNT: Final = {"type": "integer", "minimum": 0}
 POSITIVE: Final = {"type": "integer", "minimum": 1}
@@ -38,6 +39,20 @@ def exact_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
         "additionalProperties": False,
         "required": list(properties),
         "properties": properties,
+    }
+
+
+def record_of(*required_names: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of objects with some of these properties, as OpenStack's server shows it.
+
+    :param required_names: those that no object lacks.
+    """
+    required = {"required": list(required_names)} if required_names else {}
+    return {
+        "type": "object",
+        "properties": properties,
+        **required,
+        "additionalProperties": False,
     }
 
 
@@ -229,8 +244,7 @@ class SchemaByVersion:
 
 def query_of(**properties: Mapping[str, Any]) -> SchemaByVersion:
     """Return the schema of a query string of the extensions: of any version, nothing required."""
-    schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    return SchemaByVersion({0: schema}, strict_uuids=True)
+    return SchemaByVersion({0: record_of(**properties)}, strict_uuids=True)
 
 
 def pointer(*path: str | int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from placement_server import limits
 from placement_server.api.request import Request, check_query
@@ -25,8 +25,46 @@ from placement_server.candidates.query.filters import (
     parse_resources,
 )
 from placement_server.candidates.query.query import RequestGroup
-from placement_server.schemas import capacity as schemas
+from placement_server.schemas.validation import (
+    COUNT,
+    POSITIVE,
+    TEXT,
+    TEXT_OR_NULL,
+    UUID,
+    array_of,
+    exact_object,
+    map_of,
+    query_of,
+)
 from placement_server.store.providers import provider_rows
+
+CAPACITY: Final = exact_object(
+    at_least=COUNT,
+    at_most=COUNT,
+    exact={"type": "boolean"},
+    trees=array_of(exact_object(root=UUID, name=TEXT_OR_NULL, at_least=COUNT, at_most=POSITIVE)),
+    limited_by=map_of(POSITIVE),
+)
+"""`name` is null of a tree that is supposed, or was deleted while the answer was made."""
+
+FRAGMENTATION_QUERY: Final = query_of(resources=TEXT, member_of=TEXT)
+"""`resources` may be repeated, a shape each; `member_of` too."""
+
+FRAGMENTATION: Final = exact_object(
+    resource_classes=map_of(
+        exact_object(capacity=COUNT, used=COUNT, free=COUNT, largest_free=COUNT, stranded=COUNT)
+    ),
+    shapes=array_of(
+        exact_object(
+            resources=map_of(POSITIVE),
+            at_least=COUNT,
+            at_most=COUNT,
+            together=COUNT,
+            ratio={"type": ["number", "null"], "minimum": 0, "maximum": 1},
+        )
+    ),
+)
+"""`ratio` is null where nothing would fit even if what is free lay together."""
 
 
 def show(request: Request) -> Response:
@@ -68,7 +106,7 @@ def show_fragmentation(request: Request) -> Response:
 
     At most 100 shapes, each a value of `resources`, which are taken as an unsuffixed group is.
     """
-    check_query(request.last_params(), schemas.FRAGMENTATION_QUERY, request.version)
+    check_query(request.last_params(), FRAGMENTATION_QUERY, request.version)
     with allocation_candidates.counted_search(request, "counted"):
         shapes = [parse_resources(value) for value in request.all_of("resources")]
         if len(shapes) > limits.SHAPES:

@@ -10,12 +10,41 @@ from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.feed.service import ChangesAnswer, ChangesPruned
 from placement_server.feed.watchers import ALL_KINDS, ChangeSelection, TooManyWatchers
 from placement_server.limits import FILTERS, too_many
-from placement_server.schemas import changes as schemas
+from placement_server.schemas.validation import (
+    COUNT,
+    TIME,
+    UUID,
+    UUID_OR_NULL,
+    array_of,
+    exact_object,
+    query_of,
+)
 from placement_server.store.changes.changes import FeedRecord
 from placement_server.store.transaction import NAMES, STRUCTURE, USAGE
 
 _KINDS: Final = {"structure": STRUCTURE, "usage": USAGE, "names": NAMES}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+QUERY: Final = query_of(
+    after={"type": "string", "pattern": "^[0-9]{1,18}$"},
+    limit={"type": "string", "pattern": "^([1-9][0-9]{0,3}|10000)$"},
+    wait={"type": "string", "pattern": "^([1-5]?[0-9]|60)$"},
+    root=UUID,
+    kind={"type": "string", "enum": list(_KINDS)},
+)
+
+CHANGES: Final = exact_object(
+    changes=array_of(
+        exact_object(
+            id=COUNT,
+            root_provider_uuid=UUID_OR_NULL,
+            kinds=array_of({"enum": list(_KINDS)}, minItems=1),
+            at=TIME,
+        )
+    ),
+    last=COUNT,
+    oldest=COUNT,
+)
 
 _DEFAULT_LIMIT: Final = "1000"
 
@@ -33,7 +62,7 @@ def list_(request: Request) -> Response:
     400 for what is malformed; 410 when changes behind `after` have been deleted, or the database
     has none up to there; 503 with Retry-After when as many requests wait as may.
     """
-    params = request.query(schemas.QUERY)
+    params = request.query(QUERY)
     after = params.get("after")
     seconds = int(params.get("wait", 0))
     try:
@@ -71,7 +100,7 @@ def _values(request: Request, name: str) -> list[str]:
         )
     # the last one has been checked with the other parameters
     for value in values[:-1]:
-        check_query({name: value}, schemas.QUERY, request.version)
+        check_query({name: value}, QUERY, request.version)
     return values
 
 

@@ -6,9 +6,58 @@ from typing import Any, Final
 
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.schemas import history as schemas
+from placement_server.schemas.validation import (
+    COUNT,
+    POSITIVE,
+    TEXT,
+    TEXT_OR_NULL,
+    TIME,
+    UUID,
+    UUID_OR_NULL,
+    array_of,
+    exact_object,
+    query_of,
+)
 from placement_server.store.changes import past_changes
 from placement_server.store.changes.past_changes import PastQuery, PastWrite
+from placement_server.store.past_changes import KINDS
+
+_ID: Final = {"type": "string", "pattern": "^[0-9]{1,18}$"}
+_VALUE: Final = {"type": ["integer", "string", "null"]}
+
+QUERY: Final = query_of(
+    root=UUID,
+    consumer=UUID,
+    name={"type": "string", "minLength": 1, "maxLength": 255},
+    before=_ID,
+    after=_ID,
+    limit={"type": "string", "pattern": "^([1-9][0-9]{0,2}|1000)$"},
+)
+
+_CHANGE: Final = exact_object(
+    provider_uuid=UUID,
+    provider_name=TEXT_OR_NULL,
+    what={"enum": KINDS},
+    name=TEXT,
+    before=_VALUE,
+    after=_VALUE,
+)
+
+HISTORY: Final = exact_object(
+    history=array_of(
+        exact_object(
+            id=POSITIVE,
+            at=TIME,
+            root_provider_uuid=UUID_OR_NULL,
+            root_provider_name=TEXT_OR_NULL,
+            consumer_uuid=UUID_OR_NULL,
+            request_id=TEXT,
+            user_id=TEXT,
+            changes=array_of(_CHANGE, minItems=1),
+        )
+    ),
+    days=COUNT,
+)
 
 _DEFAULT_LIMIT: Final = "100"
 
@@ -19,7 +68,7 @@ def list_(request: Request) -> Response:
     `root` is a host, `consumer` who holds something of it, and `name` a resource class, a trait or
     an aggregate.
     """
-    params = request.query(schemas.QUERY)
+    params = request.query(QUERY)
     query = PastQuery(
         root=_lower(params.get("root")),
         consumer=_lower(params.get("consumer")),

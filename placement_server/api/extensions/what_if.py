@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from placement_server import errors
+from placement_server import errors, limits
 from placement_server.api.extensions import candidate_explanation, capacity
 from placement_server.api.request import REQUEST_ID_KEY, Request
 from placement_server.api.resources import allocation_candidates
@@ -30,15 +30,67 @@ from placement_server.candidates.what_if import (
     UnknownInSupposition,
 )
 from placement_server.policies import operations
-from placement_server.schemas import what_if as schemas
-from placement_server.schemas.validation import pointer
+from placement_server.schemas.allocation import ALLOCATIONS
+from placement_server.schemas.inventory import RECORD_FIELDS, RESOURCE_CLASS_PATTERN
+from placement_server.schemas.validation import (
+    POSITIVE,
+    TEXT,
+    UUID,
+    SchemaByVersion,
+    array_of,
+    exact_object,
+    optional,
+    pointer,
+)
+
+CHANGES: Final[dict[str, Any]] = {
+    "set_inventory": optional(
+        exact_object(
+            provider=UUID,
+            resource_class={"type": "string", "pattern": RESOURCE_CLASS_PATTERN},
+            **RECORD_FIELDS,
+        ),
+        *(name for name in RECORD_FIELDS if name != "total"),
+    ),
+    "set_traits": exact_object(
+        provider=UUID, traits={"uniqueItems": True, **array_of(TEXT, maxItems=limits.NAMES)}
+    ),
+    "remove_tree": UUID,
+    "add_tree": optional(exact_object(like=UUID, copies=POSITIVE), "copies"),
+    "release": UUID,
+    "claim": optional(
+        exact_object(allocations=ALLOCATIONS, mappings={"type": "object"}), "mappings"
+    ),
+}
+"""By the name of the kind of change, which is the only key of an entry."""
+
+QUESTIONS: Final[dict[str, Any]] = dict.fromkeys(("candidates", "explanation", "capacity"), TEXT)
+"""By the name of the route that answers, which is the only key of an entry."""
+
+
+def _one_of(kinds: dict[str, Any], most: int) -> dict[str, Any]:
+    entry = optional(exact_object(**kinds))
+    return array_of({**entry, "minProperties": 1}, maxItems=most)
+
+
+WHAT_IF: Final = SchemaByVersion(
+    {
+        10: exact_object(
+            changes=_one_of(CHANGES, limits.CHANGES),
+            questions=_one_of(QUESTIONS, limits.QUESTIONS),
+        )
+    }
+)
+
+ANSWERS: Final = exact_object(answers=array_of({"type": "object"}))
+"""Each answer has the form of the route that it is of, or that of an error."""
 
 Ask = Callable[[Request, SupposedFleet, str], list[bytes]]
 
 
 def answer(request: Request) -> Response:
     """Answer questions about the fleet with changes supposed to be made, in order."""
-    body = request.pointed_json(schemas.WHAT_IF)
+    body = request.pointed_json(WHAT_IF)
     questions = [
         _only_entry(entry, "questions", number) for number, entry in enumerate(body["questions"])
     ]

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from placement_server import errors
+from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.schemas import aggregate as schemas
+from placement_server.schemas.validation import UUID, WHOLE, SchemaByVersion, array_of, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import aggregates
 from placement_server.store.records import Provider
+
+_UUIDS: Final = array_of(UUID, uniqueItems=True, maxItems=limits.NAMES)
+REPLACE: Final = SchemaByVersion(
+    {
+        1: _UUIDS,
+        19: record_of(
+            "aggregates",
+            "resource_provider_generation",
+            aggregates=_UUIDS,
+            resource_provider_generation=WHOLE,
+        ),
+    }
+)
+"""A bare array before 1.19, then an object with the generation."""
 
 
 def list_(request: Request, provider_uuid: str) -> Response:
@@ -22,7 +36,7 @@ def list_(request: Request, provider_uuid: str) -> Response:
 
 def replace(request: Request, provider_uuid: str) -> Response:
     """Replace the aggregates of a provider. Before 1.19 no generation is compared."""
-    body = request.json_for_provider(schemas.REPLACE, provider_uuid)
+    body = request.json_for_provider(REPLACE, provider_uuid)
     with_generation = request.version >= (1, 19)
     aggregate_uuids = body["aggregates"] if with_generation else body
     try:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from placement_server import errors
+from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.resources.aggregates import generation_changed
 from placement_server.api.resources.resource_providers import no_such_provider_for
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
-from placement_server.schemas import trait as schemas
+from placement_server.schemas.validation import WHOLE, SchemaByVersion, array_of, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import traits
 from placement_server.store.records import Provider, TraitRow
+
+_NAME: Final = {"type": "string", "minLength": 1, "maxLength": 255}
+REPLACE: Final = SchemaByVersion(
+    {
+        6: record_of(
+            "traits",
+            "resource_provider_generation",
+            traits=array_of(_NAME, maxItems=limits.NAMES),
+            resource_provider_generation=WHOLE,
+        )
+    }
+)
 
 
 def list_(request: Request, provider_uuid: str) -> Response:
@@ -26,7 +39,7 @@ def list_(request: Request, provider_uuid: str) -> Response:
 
 def replace(request: Request, provider_uuid: str) -> Response:
     """Replace the traits of a provider. The body is checked before the provider."""
-    body = request.json(schemas.REPLACE_OF_PROVIDER)
+    body = request.json(REPLACE)
     try:
         provider, rows = request.store.write(
             traits.replace_of_provider,

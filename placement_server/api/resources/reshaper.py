@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from placement_server import errors
+from typing import Final
+
+from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.resources.allocations import (
     check_names,
@@ -12,14 +14,35 @@ from placement_server.api.resources.allocations import (
 )
 from placement_server.api.resources.inventories import inventory_records
 from placement_server.api.response import Response, empty_response
-from placement_server.schemas import reshaper as schemas
+from placement_server.schemas.allocation import POST_SCHEMAS, UUID_PATTERN
+from placement_server.schemas.inventory import REPLACE_SCHEMA
+from placement_server.schemas.validation import SchemaByVersion, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.allocations import reshape
+
+_INVENTORIES: Final = {
+    "type": "object",
+    "patternProperties": {UUID_PATTERN: REPLACE_SCHEMA},
+    "minProperties": 1,
+    "additionalProperties": False,
+    "maxProperties": limits.NAMES,
+}
+RESHAPE: Final = SchemaByVersion(
+    {
+        minor: record_of(
+            "inventories",
+            "allocations",
+            inventories=_INVENTORIES,
+            allocations={**POST_SCHEMAS[28 if minor == 30 else minor], "minProperties": 0},
+        )
+        for minor in (30, 34, 38)
+    }
+)
 
 
 def apply(request: Request) -> Response:
     """Set the inventories of the providers and the allocations of the consumers, or nothing."""
-    body = request.json(schemas.RESHAPE)
+    body = request.json(RESHAPE)
     inventories = {
         provider: (
             entry["resource_provider_generation"],

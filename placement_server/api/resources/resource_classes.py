@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from placement_server import errors
 from placement_server.api.request import Request, check_json
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
-from placement_server.schemas import resource_class as schemas
+from placement_server.schemas.validation import SchemaByVersion, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store import resource_classes
+
+NAMED: Final = SchemaByVersion(
+    {
+        2: record_of(
+            "name", name={"type": "string", "pattern": "^CUSTOM_[A-Z0-9_]+$", "maxLength": 255}
+        )
+    }
+)
+"""A custom class, in a body or made from the path."""
 
 
 def list_(request: Request) -> Response:
@@ -24,7 +33,7 @@ def list_(request: Request) -> Response:
 
 def create(request: Request) -> Response:
     """Create a custom class."""
-    name = request.json(schemas.NAMED)["name"]
+    name = request.json(NAMED)["name"]
     try:
         request.store.write(resource_classes.create, name)
     except store_errors.ResourceClassExists as error:
@@ -47,7 +56,7 @@ def update(request: Request, name: str) -> Response:
 
 def _ensure(request: Request, name: str) -> Response:
     request.authorise(operations.CLASSES_UPDATE)
-    check_json({"name": name}, schemas.NAMED, request.version)
+    check_json({"name": name}, NAMED, request.version)
     _, is_new = request.store.write(resource_classes.ensure, name)
     return empty_response(201 if is_new else 204, request.location(f"/resource_classes/{name}"))
 
@@ -55,7 +64,7 @@ def _ensure(request: Request, name: str) -> Response:
 def _rename(request: Request, name: str) -> Response:
     request.require_json_content()
     request.authorise(operations.CLASSES_UPDATE)
-    new_name = request.json(schemas.NAMED)["name"]
+    new_name = request.json(NAMED)["name"]
     try:
         request.store.write(resource_classes.rename, name, new_name)
     except store_errors.StandardName as error:

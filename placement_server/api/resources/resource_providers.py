@@ -12,10 +12,49 @@ from placement_server.api.response import Response, cache_headers, empty_respons
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index.provider_filter import ProviderFilters
 from placement_server.candidates.query import filters
-from placement_server.schemas import resource_provider as schemas
+from placement_server.schemas.validation import TEXT, UUID, SchemaByVersion, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import providers
 from placement_server.store.records import KEEP, MAX_INT, Provider
+
+_NAME: Final = {"type": "string", "maxLength": 200}
+_PARENT: Final = {"anyOf": [UUID, {"type": "null"}]}
+
+CREATE: Final = SchemaByVersion(
+    {
+        0: record_of("name", name=_NAME, uuid=UUID),
+        14: record_of("name", name=_NAME, uuid=UUID, parent_provider_uuid=_PARENT),
+    }
+)
+UPDATE: Final = SchemaByVersion(
+    {
+        0: record_of("name", name=_NAME),
+        14: record_of("name", name=_NAME, parent_provider_uuid=_PARENT),
+    }
+)
+_LIST: Final[dict[int, Any]] = {
+    0: {"name": TEXT, "uuid": UUID},
+    3: {"member_of": TEXT},
+    4: {"resources": TEXT},
+    14: {"in_tree": UUID},
+    18: {"required": TEXT},
+}
+"""The parameters that each minor brought."""
+
+LIST: Final = SchemaByVersion(
+    {
+        minor: record_of(
+            **{
+                name: schema
+                for since, parameters in _LIST.items()
+                if since <= minor
+                for name, schema in parameters.items()
+            }
+        )
+        for minor in _LIST
+    },
+    strict_uuids=True,
+)
 
 _LINKS: Final = (
     ("inventories", 0),
@@ -31,7 +70,7 @@ _FILTERS: Final = tuple(field.name for field in dataclasses.fields(ProviderFilte
 
 def list_(request: Request) -> Response:
     """List the providers that pass every filter."""
-    params = request.query(schemas.LIST)
+    params = request.query(LIST)
     try:
         conditions = _conditions(request, params)
         matches = _find(request, conditions)
@@ -125,7 +164,7 @@ def _asks_for_too_much(params: dict[str, str]) -> bool:
 
 def create(request: Request) -> Response:
     """Create a provider."""
-    body = request.json(schemas.CREATE)
+    body = request.json(CREATE)
     name = body["name"]
     provider_uuid = str(uuid.UUID(body["uuid"]) if "uuid" in body else uuid.uuid4())
     try:
@@ -171,7 +210,7 @@ def show(request: Request, provider_uuid: str) -> Response:
 
 def update(request: Request, provider_uuid: str) -> Response:
     """Rename a provider, or move it in or out of a tree."""
-    body = request.json_for_provider(schemas.UPDATE, provider_uuid)
+    body = request.json_for_provider(UPDATE, provider_uuid)
     try:
         provider = request.store.write(
             providers.update,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
-from placement_server.schemas import trait as schemas
-from placement_server.schemas.validation import InvalidInstance
+from placement_server.schemas.validation import TEXT, InvalidInstance, SchemaByVersion, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import traits
+
+NAME: Final = SchemaByVersion(
+    {6: {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^CUSTOM_[A-Z0-9_]+$"}}
+)
+LIST: Final = SchemaByVersion({6: record_of(name=TEXT, associated=TEXT)}, strict_uuids=True)
 
 
 def list_(request: Request) -> Response:
     """List the traits that pass the filters."""
-    params = request.query(schemas.LIST)
+    params = request.query(LIST)
     matches = request.store.read(traits.list_names, **_filters(params))
     return json_response(
         {"traits": [trait.name for trait in matches]},
@@ -59,7 +63,7 @@ def _name_filter(value: str) -> dict[str, Any]:
 def ensure(request: Request, name: str) -> Response:
     """Make sure that a custom trait exists."""
     try:
-        schemas.NAME.check(name, request.version)
+        NAME.check(name, request.version)
     except InvalidInstance as error:
         raise errors.BadRequest(
             "The trait is invalid. A valid trait must be no longer than 255 characters, start "

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from placement_server.api.request import Request
 from placement_server.api.resources.resource_providers import no_such_provider_for
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
-from placement_server.schemas import usage as schemas
+from placement_server.schemas.validation import SchemaByVersion, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.allocations import usages
+
+_ID: Final = {"type": "string", "minLength": 1, "maxLength": 255}
+_OWNER: Final[dict[str, Any]] = {"project_id": _ID, "user_id": _ID}
+# "all" is not anchored at its end; clients have seen it so since 1.38.
+_TYPE: Final = {
+    "type": "string",
+    "pattern": "^[A-Z0-9_]+$|^all|^unknown$",
+    "minLength": 1,
+    "maxLength": 255,
+}
+TOTAL: Final = SchemaByVersion(
+    {
+        9: record_of("project_id", **_OWNER),
+        38: record_of("project_id", **_OWNER, consumer_type=_TYPE),
+    },
+    strict_uuids=True,
+)
 
 
 def of_provider(request: Request, provider_uuid: str) -> Response:
@@ -33,7 +50,7 @@ def of_project(request: Request) -> Response:
     """
     target = {"project_id": request.last_params().get("project_id")}
     request.authorise(operations.TOTAL_USAGES, target)
-    params = request.query(schemas.TOTAL)
+    params = request.query(TOTAL)
     project_id, user_id = params["project_id"], params.get("user_id")
     body: dict[str, Any]
     if request.version < (1, 38):

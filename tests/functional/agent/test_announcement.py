@@ -18,8 +18,8 @@ from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.state.claim import AssignedUnit, Claim
+from placement_server.api.extensions import agent_reports
 from placement_server.negotiation.microversion import MIN
-from placement_server.schemas import agent_reports as schemas
 from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
@@ -170,7 +170,7 @@ def test_status_and_report_show_which_guest_has_which_cores(flat, capsys):
     parts = flat.node.parts
     own_report = OwnReport(parts.setup.place, parts.board, parts.options, flat.commands.cores)
     reported = json.loads(own_report(flat.node.uuid) or "{}")
-    schemas.REPORT.check(reported, MIN)
+    agent_reports.REPORT.check(reported, MIN)
     assert [cell["cores"] for cell in reported["cells"]] == [
         [[[0, one[:8]], [1, two[:8]]]],
         [[[16, one[:8]], [17, None]]],

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from placement_server.schemas.agent_reports import HEADER, REPORTS
+from placement_server.api.extensions.agent_reports import HEADER, REPORTS
 from tests.functional.agent.processes import eventually
 
 from .conftest import MakeApi

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from placement_server import limits
-from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION
+from placement_server.api.extensions.capacity import CAPACITY, FRAGMENTATION
 
 from .candidate_world import A1, A2, UNKNOWN, UUID, build_world
 from .conftest import MakeApi

@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 import sqlalchemy as sa
 
+from placement_server.api.extensions.changes import CHANGES
 from placement_server.direct import direct
-from placement_server.schemas.changes import CHANGES
 from placement_server.store.changes import changes
 from placement_server.store.store import Store
 from placement_server.store.transaction import WriteTransaction

@@ -13,7 +13,7 @@ import pytest
 from compute_agent.placement.candidates import Candidates, Explanation
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.in_process import InProcessTransport
-from placement_server.schemas.candidate_explanation import EXPLANATION_WITH_CLOSEST
+from placement_server.api.extensions.candidate_explanation import EXPLANATION_WITH_CLOSEST
 
 from .conftest import MakeApi
 from .short_fleet import QUERY, UUID, build_fleet, guest, hold, path_of

@@ -5,8 +5,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from placement_server.api.extensions.candidate_explanation import EXPLANATION
 from placement_server.api.routes import ALL_ROUTES, Route
-from placement_server.schemas.candidate_explanation import EXPLANATION
 from tests.functional.api.extended_searches import EXTENDED, ask
 
 from .candidate_world import A2, PATH, UUID, build_world

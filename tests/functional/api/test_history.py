@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import sqlalchemy as sa
 
-from placement_server.schemas.history import HISTORY
+from placement_server.api.extensions.history import HISTORY
 from placement_server.store.changes import changes
 from placement_server.store.tables import past_changes
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement_server.schemas.agent_reports import HEADER
+from placement_server.api.extensions.agent_reports import HEADER
 from tests.functional.agent.processes import eventually
 
 from .accessibility import violations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from compute_agent.agent.own_report import with_cores
-from placement_server.schemas.agent_reports import LONGEST
+from placement_server.api.extensions.agent_reports import LONGEST
 
 GUEST = "a1b2c3d4-0d0e-4d38-8d2a-6f3f0e1c2b7d"
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oslo_utils import uuidutils
 
 from placement_server import schemas
+from placement_server.api import extensions, resources
 from placement_server.schemas.acceptance import Predicates
 from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
 
@@ -33,8 +34,13 @@ QUICK = Predicates(
 
 def all_schemas() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every schema of every version, by its name."""
-    for module in pkgutil.iter_modules(schemas.__path__):
-        loaded = importlib.import_module(f"{schemas.__name__}.{module.name}")
+    folders = (schemas, resources, extensions)
+    modules = [
+        f"{folder.__name__}.{module.name}"
+        for folder in folders
+        for module in pkgutil.iter_modules(folder.__path__)
+    ]
+    for loaded in map(importlib.import_module, modules):
         for name, value in vars(loaded).items():
             if isinstance(value, SchemaByVersion):
                 texts = {
@@ -43,7 +49,10 @@ def all_schemas() -> Iterator[tuple[str, Mapping[str, Any]]]:
                     if has(value, minor)
                 }
                 for minor in texts.values():
-                    yield f"{module.name}.{name} 1.{minor}", value.schema((1, minor))
+                    yield (
+                        f"{loaded.__name__.rpartition('.')[2]}.{name} 1.{minor}",
+                        value.schema((1, minor)),
+                    )
 
 
 def has(schema: SchemaByVersion, minor: int) -> bool:
@@ -148,7 +157,7 @@ REPORT = {
         ("agent_reports.REPORT 1.0", REPORT),
         ("allocation.PUT 1.38", CLAIM),
         ("allocation.POST 1.38", {UUID: CLAIM, UUID.upper(): CLAIM}),
-        ("resource_provider.CREATE 1.14", {"name": "a", "parent_provider_uuid": None}),
+        ("resource_providers.CREATE 1.14", {"name": "a", "parent_provider_uuid": None}),
         (
             "inventory.REPLACE 1.0",
             {
@@ -157,7 +166,7 @@ REPORT = {
             },
         ),
         (
-            "trait.REPLACE_OF_PROVIDER 1.6",
+            "provider_traits.REPLACE 1.6",
             {"resource_provider_generation": 1, "traits": ["CUSTOM_A"]},
         ),
     ],

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from placement_server.schemas import aggregate, allocation, inventory
-from placement_server.schemas import resource_provider as provider
+from placement_server.api.resources import aggregates, resource_providers
+from placement_server.schemas import allocation, inventory
 from placement_server.schemas.validation import InvalidInstance, SchemaByVersion, pointer
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
@@ -23,9 +23,11 @@ def fails(schema: SchemaByVersion, instance: Any, version: tuple[int, int] = (1,
     [UUID, UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"urn:uuid:{UUID}"],
 )
 def test_bodies_take_a_uuid_in_any_spelling(spelling: str) -> None:
-    provider.CREATE.check({"name": "a", "uuid": spelling}, (1, 0))
+    resource_providers.CREATE.check({"name": "a", "uuid": spelling}, (1, 0))
     with_one_digit_less = spelling.replace("4", "", 1)
-    assert "is not a 'uuid'" in fails(provider.CREATE, {"name": "a", "uuid": with_one_digit_less})
+    assert "is not a 'uuid'" in fails(
+        resource_providers.CREATE, {"name": "a", "uuid": with_one_digit_less}
+    )
 
 
 @pytest.mark.parametrize("field", ["total", "min_unit", "max_unit", "step_size"])
@@ -39,8 +41,8 @@ def test_the_text_of_a_failure_is_that_of_the_library(field: str) -> None:
 
 
 def test_errors_about_other_things_show_the_schema_without_the_limits() -> None:
-    text = fails(aggregate.REPLACE, {"aggregates": [0], "resource_provider_generation": ""})
-    shown = fails(aggregate.REPLACE, [UUID, UUID], (1, 1))
+    text = fails(aggregates.REPLACE, {"aggregates": [0], "resource_provider_generation": ""})
+    shown = fails(aggregates.REPLACE, [UUID, UUID], (1, 1))
     assert "is not of type 'string'" in text or "is not of type 'integer'" in text
     assert "'uniqueItems': True}" in shown
     assert "maxItems" not in text + shown
@@ -51,7 +53,7 @@ def test_deep_nesting_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(5000):
         deep = [deep]
-    fails(provider.CREATE, deep)
+    fails(resource_providers.CREATE, deep)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_deep_nesting_is_refused() -> None:
 )
 def test_a_big_body_of_the_wrong_shape_is_not_laid_out_in_full(body: Any) -> None:
     begun = time.process_time()
-    assert len(fails(aggregate.REPLACE, body)) < 20_000
+    assert len(fails(aggregates.REPLACE, body)) < 20_000
     assert time.process_time() - begun < 5
 
 
@@ -75,7 +77,7 @@ def test_a_big_body_of_the_wrong_shape_is_not_laid_out_in_full(body: Any) -> Non
 )
 def test_a_big_body_that_is_wrong_throughout_is_refused_quickly(items: list[Any]) -> None:
     begun = time.process_time()
-    fails(aggregate.REPLACE, {"aggregates": items, "resource_provider_generation": 0})
+    fails(aggregates.REPLACE, {"aggregates": items, "resource_provider_generation": 0})
     assert time.process_time() - begun < 5
 
 
