@@ -4,11 +4,12 @@ from typing import Any, Final
 
 from placement_server import limits
 from placement_server.schemas.inventory import RESOURCE_CLASS_PATTERN
-from placement_server.schemas.validation import SchemaByVersion
+from placement_server.schemas.validation import UUID, WHOLE, SchemaByVersion, record_of
 
 UUID_PATTERN: Final = "^[0-9a-fA-F-]{36}$"
 
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 255}
+_OWNER: Final[dict[str, Any]] = {"project_id": _ID, "user_id": _ID}
 _RESOURCES: Final = {
     "type": "object",
     "minProperties": 1,
@@ -16,43 +17,27 @@ _RESOURCES: Final = {
     "additionalProperties": False,
     "maxProperties": limits.NAMES,
 }
-
-_LIST: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "allocations": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "resource_provider": {
-                        "type": "object",
-                        "properties": {"uuid": {"type": "string", "format": "uuid"}},
-                        "additionalProperties": False,
-                        "required": ["uuid"],
-                    },
-                    "resources": _RESOURCES,
-                },
-                "required": ["resource_provider", "resources"],
-                "additionalProperties": False,
-            },
-            "maxItems": limits.NAMES,
-        }
-    },
-    "required": ["allocations"],
-    "additionalProperties": False,
-}
-_LIST_1_8: Final[dict[str, Any]] = {
-    **_LIST,
-    "properties": {**_LIST["properties"], "project_id": _ID, "user_id": _ID},
-    "required": ["allocations", "project_id", "user_id"],
+_LIST: Final = {
+    "type": "array",
+    "minItems": 1,
+    "items": record_of(
+        "resource_provider",
+        "resources",
+        resource_provider={
+            "type": "object",
+            "properties": {"uuid": UUID},
+            "additionalProperties": False,
+            "required": ["uuid"],
+        },
+        resources=_RESOURCES,
+    ),
+    "maxItems": limits.NAMES,
 }
 
-_GENERATION: Final = {
+_GENERATION: Final[dict[str, Any]] = {
     "consumer_generation": {"type": ["integer", "null"], "additionalProperties": False}
 }
-_MAPPINGS: Final = {
+_MAPPINGS: Final[dict[str, Any]] = {
     "mappings": {
         "type": "object",
         "minProperties": 1,
@@ -60,14 +45,14 @@ _MAPPINGS: Final = {
             "[a-zA-Z0-9_-]{1,64}": {
                 "type": "array",
                 "minItems": 1,
-                "items": {"type": "string", "format": "uuid"},
+                "items": UUID,
                 "maxItems": limits.NAMES,
             }
         },
         "maxProperties": limits.GROUPS,
     }
 }
-_CONSUMER_TYPE: Final = {
+_CONSUMER_TYPE: Final[dict[str, Any]] = {
     "consumer_type": {
         "type": "string",
         "pattern": RESOURCE_CLASS_PATTERN,
@@ -76,72 +61,53 @@ _CONSUMER_TYPE: Final = {
     }
 }
 
-
 ALLOCATIONS: Final[dict[str, Any]] = {
     "type": "object",
     "minProperties": 1,
     "patternProperties": {
-        UUID_PATTERN: {
-            "type": "object",
-            "properties": {"generation": {"type": "integer"}, "resources": _RESOURCES},
-            "required": ["resources"],
-            "additionalProperties": False,
-        }
+        UUID_PATTERN: record_of("resources", generation=WHOLE, resources=_RESOURCES)
     },
     "additionalProperties": False,
     "maxProperties": limits.NAMES,
 }
 
 
-def _consumer(
-    *added_properties: dict[str, Any], required: tuple[str, ...] = (), empty_allowed: bool
-) -> dict[str, Any]:
-    extra: dict[str, Any] = {}
-    for properties in added_properties:
-        extra.update(properties)
+def _consumer(*required: str, least: int = 0, **added_properties: object) -> dict[str, Any]:
+    allocations = {**ALLOCATIONS, "minProperties": least}
     return {
         "type": "object",
-        "properties": {
-            "allocations": {**ALLOCATIONS, "minProperties": 0 if empty_allowed else 1},
-            "project_id": _ID,
-            "user_id": _ID,
-            **extra,
-        },
+        "properties": {"allocations": allocations, **_OWNER, **added_properties},
         "additionalProperties": False,
-        "required": ["allocations", "project_id", "user_id", *required],
+        "required": ["allocations", *_OWNER, *required],
     }
 
 
 _CONSUMERS: Final = {
-    28: _consumer(_GENERATION, required=("consumer_generation",), empty_allowed=True),
-    34: _consumer(_GENERATION, _MAPPINGS, required=("consumer_generation",), empty_allowed=True),
+    28: _consumer("consumer_generation", **_GENERATION),
+    34: _consumer("consumer_generation", **_GENERATION, **_MAPPINGS),
     38: _consumer(
-        _GENERATION,
-        _MAPPINGS,
-        _CONSUMER_TYPE,
-        required=("consumer_generation", "consumer_type"),
-        empty_allowed=True,
+        "consumer_generation", "consumer_type", **_GENERATION, **_MAPPINGS, **_CONSUMER_TYPE
     ),
 }
 
-
-def _consumers(consumer: dict[str, Any]) -> dict[str, Any]:
-    return {
+POST_SCHEMAS: Final = {
+    minor: {
         "type": "object",
         "minProperties": 1,
         "additionalProperties": False,
         "patternProperties": {UUID_PATTERN: consumer},
         "maxProperties": limits.CONSUMERS,
     }
-
-
-POST_SCHEMAS: Final = {
-    13: _consumers(_consumer(empty_allowed=True)),
-    **{minor: _consumers(consumer) for minor, consumer in _CONSUMERS.items()},
+    for minor, consumer in {13: _consumer(), **_CONSUMERS}.items()
 }
 """The schema of POST /allocations by the minor that began it."""
 
 PUT: Final = SchemaByVersion(
-    {0: _LIST, 8: _LIST_1_8, 12: _consumer(empty_allowed=False), **_CONSUMERS}
+    {
+        0: record_of("allocations", allocations=_LIST),
+        8: record_of("allocations", *_OWNER, allocations=_LIST, **_OWNER),
+        12: _consumer(least=1),
+        **_CONSUMERS,
+    }
 )
 POST: Final = SchemaByVersion(POST_SCHEMAS)

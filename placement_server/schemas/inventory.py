@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from placement_server import limits
-from placement_server.schemas.validation import SchemaByVersion
+from placement_server.schemas.validation import WHOLE, SchemaByVersion, record_of
 
 RESOURCE_CLASS_PATTERN: Final = "^[A-Z0-9_]+$"
 MAX_INT: Final = 0x7FFFFFFF
@@ -24,43 +24,22 @@ RECORD_FIELDS: Final[dict[str, Any]] = {
 }
 """What an inventory consists of."""
 
-_FIELDS: Final[dict[str, Any]] = {
-    "resource_provider_generation": {"type": "integer"},
-    **RECORD_FIELDS,
-}
-
-
-def _record(required: list[str], **added_properties: dict[str, Any]) -> dict[str, Any]:
-    return {
+_FIELDS: Final[dict[str, Any]] = {"resource_provider_generation": WHOLE, **RECORD_FIELDS}
+REPLACE_SCHEMA: Final = record_of(
+    "resource_provider_generation",
+    "inventories",
+    resource_provider_generation=WHOLE,
+    inventories={
         "type": "object",
-        "properties": {**_FIELDS, **added_properties},
-        "required": required,
-        "additionalProperties": False,
-    }
-
-
-REPLACE_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "resource_provider_generation": {"type": "integer"},
-        "inventories": {
-            "type": "object",
-            "patternProperties": {RESOURCE_CLASS_PATTERN: _record(["total"])},
-            "maxProperties": limits.NAMES,
-        },
+        "patternProperties": {RESOURCE_CLASS_PATTERN: record_of("total", **_FIELDS)},
+        "maxProperties": limits.NAMES,
     },
-    "required": ["resource_provider_generation", "inventories"],
-    "additionalProperties": False,
-}
+)
 """The body of PUT inventories, which the reshaper takes once per provider."""
 
+_CLASS: Final = {"type": "string", "pattern": RESOURCE_CLASS_PATTERN}
 CREATE: Final = SchemaByVersion(
-    {
-        0: _record(
-            ["total", "resource_class"],
-            resource_class={"type": "string", "pattern": RESOURCE_CLASS_PATTERN},
-        )
-    }
+    {0: record_of("total", "resource_class", **_FIELDS, resource_class=_CLASS)}
 )
-UPDATE: Final = SchemaByVersion({0: _record(["total", "resource_provider_generation"])})
+UPDATE: Final = SchemaByVersion({0: record_of("total", "resource_provider_generation", **_FIELDS)})
 REPLACE: Final = SchemaByVersion({0: REPLACE_SCHEMA})
