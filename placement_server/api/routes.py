@@ -288,7 +288,7 @@ class Dispatcher:
         path = environ.get("PATH_INFO", "")
         route, path_values = routes.find(path, extensions=versions.extension)
         if route is None:
-            route = self._own_routes.get(path)
+            route, path_values = self._own_routes.get(path), []
         if route is None:
             raise errors.NotFound
         environ[ROUTE_KEY] = route.template
