@@ -81,11 +81,6 @@ class Request:
         version: Microversion | None = self.environ[EXTENSIONS_KEY]
         return version
 
-    @property
-    def script_name(self) -> str:
-        """The mount point, in front of every path that the API returns."""
-        return str(self.environ.get("SCRIPT_NAME", ""))
-
     def give_turn_back(self) -> None:
         """Let the server begin another request while this one takes long."""
         give_back = self.environ.get(TURN_KEY)
@@ -232,8 +227,8 @@ class Request:
     # What the answer points to.
 
     def link(self, path: str) -> str:
-        """Return a path below the mount point."""
-        return self.script_name + path
+        """Return a path below the mount point, as every path in an answer is."""
+        return f"{self.environ.get('SCRIPT_NAME', '')}{path}"
 
     def location(self, path: str) -> tuple[str, str]:
         """Return the Location header of a new resource: an absolute URL."""
@@ -244,7 +239,7 @@ class Request:
             default = "443" if environ["wsgi.url_scheme"] == "https" else "80"
             if environ["SERVER_PORT"] != default:
                 host = f"{host}:{environ['SERVER_PORT']}"
-        url = f"{environ['wsgi.url_scheme']}://{host}{self.script_name}{path}"
+        url = f"{environ['wsgi.url_scheme']}://{host}{self.link(path)}"
         return "location", quote(url, safe="%/:=&?~#+!$,;'@()*[]")
 
 

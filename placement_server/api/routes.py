@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs.kept_values import KeptValues
 from placement_server import errors
-from placement_server.api import routes
 from placement_server.api.extensions import (
     agent_reports,
     candidate_explanation,
@@ -228,9 +227,7 @@ class Dispatcher:
     :param own_routes: routes of this server's own, by their whole paths, beside those of the API.
     """
 
-    def __init__(
-        self, services: Services, own_routes: Mapping[str, routes.Route] | None = None
-    ) -> None:
+    def __init__(self, services: Services, own_routes: Mapping[str, Route] | None = None) -> None:
         self._services = services
         self._own_routes = own_routes or {}
         self._logged_causes: KeptValues[str, bool] = KeptValues(OUTAGE_LOG_SECONDS, most=100)
@@ -286,7 +283,7 @@ class Dispatcher:
 
     def _answer(self, environ: errors.Environ, versions: _Versions) -> Response:
         path = environ.get("PATH_INFO", "")
-        route, path_values = routes.find(path, extensions=versions.extension)
+        route, path_values = find(path, extensions=versions.extension)
         if route is None:
             route, path_values = self._own_routes.get(path), []
         if route is None:

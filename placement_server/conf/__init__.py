@@ -21,7 +21,6 @@ from oslo_policy import opts as policy_opts
 from compute_agent.programs import option_values, tracing
 from placement_server import __version__
 from placement_server.conf import (
-    accepted,
     database,
     published,
     server,
@@ -40,7 +39,6 @@ OWN_GROUPS: Final = frozenset({"placement_server", "placement_database"})
 
 _OPTIONS: Final[dict[str | None, Sequence[cfg.Opt]]] = {
     **published.OPTS,
-    **accepted.OPTS,
     server.GROUP: server.OPTS,
     tracing.GROUP: tracing.OPTS,
     database.GROUP: database.OPTS,
@@ -198,4 +196,4 @@ def unread_options(conf: cfg.ConfigOpts) -> list[str]:
 
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:
     """Log which options of the configuration files have no effect, and which nothing reads."""
-    option_values.warn_of_useless(conf, accepted.WITHOUT_EFFECT, unread_options(conf))
+    option_values.warn_of_useless(conf, published.WITHOUT_EFFECT, unread_options(conf))

@@ -1,4 +1,4 @@
-"""Options of OpenStack Placement that have an effect here; `database` has those of the database."""
+"""Options of OpenStack Placement; `database` has those of the database."""
 
 from __future__ import annotations
 
@@ -134,4 +134,33 @@ OPTS: Final[dict[str | None, list[cfg.Opt]]] = {
     None: _PATHS,
     "api": _API,
     "placement": _PLACEMENT,
+    "workarounds": [
+        cfg.BoolOpt(
+            "optimize_for_wide_provider_trees",
+            default=False,
+            help="""
+No effect; accepted so that an existing configuration stays valid. The
+search always drops combinations that cannot fit.
+""",
+        )
+    ],
+    "profiler": [
+        cfg.BoolOpt(
+            "enabled",
+            default=False,
+            help="""
+No effect, like all others of this group; accepted so that an existing
+configuration stays valid. Group `tracing` has what traces requests.
+""",
+        )
+    ],
 }
+
+WITHOUT_EFFECT: Final[tuple[tuple[str | None, str], ...]] = (
+    (None, "tempdir"),
+    ("profiler", "enabled"),
+    ("workarounds", "optimize_for_wide_provider_trees"),
+)
+"""Group (`None` for the default group) and name of those that parse, so that an existing file stays
+valid, and do nothing: the server names those that are set once at its start. `slave_connection` has
+a warning of its own, because its effect is missed."""

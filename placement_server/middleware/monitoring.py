@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from oslo_config import cfg
 from oslo_middleware import healthcheck
 from oslo_middleware.healthcheck import pluginbase
-from prometheus_client.registry import Collector
 
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.metrics import metrics
@@ -125,25 +124,6 @@ class _FailedCheck(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc]
         return self._result
 
 
-class Metrics:
-    """The metrics, in the format that Prometheus scrapes.
-
-    :param now: collects what is read at the moment of the scrape.
-    """
-
-    def __init__(self, now: Collector) -> None:
-        self._now = now
-
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        del environ
-        body = metrics.exposition(self._now)
-        start_response(
-            "200 OK",
-            [("content-type", metrics.CONTENT_TYPE), ("content-length", str(len(body)))],
-        )
-        return [body]
-
-
 def wrap(
     application: WSGIApplication, conf: cfg.ConfigOpts, store: Store, follower: IndexFollower
 ) -> WSGIApplication:
@@ -160,7 +140,14 @@ def wrap(
             zones=options.zone_aggregates,
         )
         metrics.observe_pools(store)
-        paths[options.metrics_path] = Metrics(inventories)
+
+        def scrape(_environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            body = metrics.exposition(inventories)
+            length = ("content-length", str(len(body)))
+            start_response("200 OK", [("content-type", metrics.CONTENT_TYPE), length])
+            return [body]
+
+        paths[options.metrics_path] = scrape
     if options.healthcheck_path:
         probe = DatabaseProbe.of_store(store)
         paths[options.healthcheck_path] = Health(application, conf, probe, follower)

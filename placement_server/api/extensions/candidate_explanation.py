@@ -13,7 +13,6 @@ from placement_server.api.request import Request
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.closest.closest import ClosestRelaxations
-from placement_server.candidates.closest.shortage import Shortage
 from placement_server.candidates.explain import Explanation
 from placement_server.negotiation.microversion import Microversion
 from placement_server.schemas.validation import (
@@ -26,7 +25,6 @@ from placement_server.schemas.validation import (
     exact_object,
     optional,
 )
-from placement_server.store.allocations.room import Room
 
 _ANSWER: Final[dict[str, Any]] = {
     "trees": COUNT,
@@ -157,18 +155,13 @@ def _shown_closest(closest: ClosestRelaxations | None) -> dict[str, Any]:
                 "free": room.free,
                 "capacity": room.capacity,
                 "held_by": room.consumers,
-                **{unit: getattr(room, unit) for unit in _units_against(shortage, room)},
+                **({} if unit is None else {unit: getattr(room, unit)}),
             }
             for shortage, room in closest.short()
+            for unit in [room.unit_against(shortage.requested_amount)]
         ],
         "complete": closest.complete,
     }
-
-
-def _units_against(shortage: Shortage, room: Room) -> Iterator[str]:
-    unit = room.unit_against(shortage.requested_amount)
-    if unit is not None:
-        yield unit
 
 
 def _conclusions(explanation: Explanation) -> Iterator[str]:

@@ -7,7 +7,7 @@ providers that reach it by an aggregate the tag covers their trees too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from operator import itemgetter
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from placement_server.schemas.validation import (
     query_of,
 )
 from placement_server.store.providers.tree import TreeProvider, extend_tag
+from placement_server.store.records import InventoryRecord
 
 _UUID: Final = {"type": "string", "pattern": UUID_PATTERN}
 _INTEGER: Final = {"type": "integer"}
@@ -92,7 +93,10 @@ def show(request: Request, provider_uuid: str) -> Response:
     body = _representation(reading, included_parts)
     tag = reading.tag()
     if shows_use:
-        tag = extend_tag(tag, _beyond_structure(body))
+        # with the parts of the representation that claims change
+        shown_providers = [*body["providers"], *body.get("sharing_providers", ())]
+        usages = [provider.get("usages") for provider in shown_providers]
+        tag = extend_tag(tag, [usages, body.get("allocations")])
     if tag in known_tags:
         return empty_response(304, *_headers(tag))
     return json_response(body, *_headers(tag))
@@ -140,14 +144,7 @@ def _provider(provider: TreeProvider, parent_uuid: str | None, *, usages: bool) 
         "parent_provider_uuid": parent_uuid,
         "generation": provider.generation,
         "inventories": {
-            name: {
-                "total": inventory.total,
-                "reserved": inventory.reserved,
-                "min_unit": inventory.min_unit,
-                "max_unit": inventory.max_unit,
-                "step_size": inventory.step_size,
-                "allocation_ratio": inventory.allocation_ratio,
-            }
+            name: {field: getattr(inventory, field) for field in InventoryRecord._fields}
             for name, inventory in sorted(provider.stock.items())
         },
         "traits": sorted(provider.traits),
@@ -158,9 +155,3 @@ def _provider(provider: TreeProvider, parent_uuid: str | None, *, usages: bool) 
             name: inventory.used for name, inventory in sorted(provider.stock.items())
         }
     return entry
-
-
-def _beyond_structure(body: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a representation that claims change."""
-    providers = [*body["providers"], *body.get("sharing_providers", ())]
-    return [[provider.get("usages") for provider in providers], body.get("allocations")]

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from oslo_utils import uuidutils
 
@@ -29,6 +29,14 @@ from placement_server.store.records import (
 )
 
 LOG = logging.getLogger(__name__)
+
+_CAUSES: Final[dict[type[Exception], str]] = {
+    store_errors.CapacityExceeded: "capacity",
+    store_errors.ConstraintViolated: "units",
+    store_errors.InvalidInventoryForAllocation: "inventory",
+    store_errors.ConsumerGenerationConflict: "consumer_generation",
+}
+"""Causes of refusals in the metrics; all other errors are a `concurrent_update`."""
 
 
 def of_consumer(request: Request, consumer_uuid: str) -> Response:
@@ -180,27 +188,14 @@ def counted_claim() -> Iterator[None]:
         result = "written"
     except (store_errors.AllocationRefused, store_errors.StaleWrite) as error:
         result = "lost" if isinstance(error, store_errors.StaleWrite) else "refused"
-        metrics.CLAIMS_REJECTED.labels(_cause(error)).inc()
+        cause = _CAUSES.get(type(error), "concurrent_update")
+        metrics.CLAIMS_REJECTED.labels(cause).inc()
         raise
     except (store_errors.ProviderNotFound, store_errors.ResourceClassNotFound):
         result = "refused"
         raise
     finally:
         metrics.CLAIM_SECONDS.labels(result).observe(time.perf_counter() - began)
-
-
-def _cause(error: store_errors.AllocationRefused | store_errors.StaleWrite) -> str:
-    match error:
-        case store_errors.CapacityExceeded():
-            return "capacity"
-        case store_errors.ConstraintViolated():
-            return "units"
-        case store_errors.AllocationRefused():
-            return "inventory"
-        case store_errors.ConsumerGenerationConflict():
-            return "consumer_generation"
-        case _:
-            return "concurrent_update"
 
 
 def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> errors.BadRequest:

@@ -72,9 +72,11 @@ def list_(request: Request) -> Response:
     """List the providers that pass every filter."""
     params = request.query(LIST)
     try:
-        conditions = _conditions(request, params)
+        conditions, amounts = _conditions(request, params)
         matches = _find(request, conditions)
-        if _asks_for_too_much(params):
+        # more than any inventory gives, and so than a column holds: searched for only because an
+        # unknown name must be an error
+        if any(amount > MAX_INT for amount in amounts.values()):
             matches = []
     except QueryError as error:
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
@@ -112,7 +114,8 @@ def _filters(conditions: dict[str, Any]) -> ProviderFilters:
     return ProviderFilters(**{name: conditions[name] for name in _FILTERS if name in conditions})
 
 
-def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
+def _conditions(request: Request, params: dict[str, str]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the conditions of a query, and the amounts that it asks for."""
     # The parsers run in this order because the first failure is the one reported.
     version = request.version
     conditions: dict[str, Any] = {
@@ -127,8 +130,8 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
         values = request.all_of("required") if version >= (1, 39) else [params["required"]]
         terms, forbidden_traits = filters.parse_required(values, version)
         conditions.update(required=terms, forbidden=forbidden_traits)
-    if "resources" in params:
-        amounts = filters.parse_resources(params["resources"])
+    amounts = filters.parse_resources(params["resources"]) if "resources" in params else {}
+    if amounts:
         conditions["resources"] = {name: min(amount, MAX_INT) for name, amount in amounts.items()}
     provider_filters = _filters(conditions)
     filters.check_limits(
@@ -150,16 +153,7 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
             ),
         ]
     )
-    return conditions
-
-
-def _asks_for_too_much(params: dict[str, str]) -> bool:
-    """Check whether an amount is more than any inventory gives, and so than a column holds.
-
-    The search runs anyway, with the most there can be: an unknown name must be an error.
-    """
-    amounts = filters.parse_resources(params["resources"]) if "resources" in params else {}
-    return any(amount > MAX_INT for amount in amounts.values())
+    return conditions, amounts
 
 
 def create(request: Request) -> Response:

@@ -8,7 +8,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.conf.files import accepted
 from placement_server import conf as server_conf
-from placement_server.conf import accepted as server_accepted
+from placement_server.conf import published
 
 
 def test_options_without_effect_are_named_where_a_file_sets_them(
@@ -67,5 +67,5 @@ def test_no_code_of_the_server_reads_an_option_that_has_no_effect() -> None:
     package = Path(server_conf.__file__).parents[1]
     modules = [m for m in package.rglob("*.py") if m.parent.name != "conf"]
     text = "\n".join(module.read_text() for module in modules)
-    names = [f"{group or 'conf'}.{name}" for group, name in server_accepted.WITHOUT_EFFECT]
+    names = [f"{group or 'conf'}.{name}" for group, name in published.WITHOUT_EFFECT]
     assert [name for name in names if name in text] == []
