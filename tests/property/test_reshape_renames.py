@@ -17,7 +17,7 @@ from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topolo
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions
-from tests.unit.virt.hosts import NAME, ROOT, Host, consumer, content, held_of
+from tests.unit.virt.hosts import NAME, ROOT, Host, consumer, content, held_of, reported
 
 Names = dict[tuple[str, str], str]
 """Provider and old class -> new class."""
@@ -57,8 +57,9 @@ def cases(draw: st.DrawFn) -> tuple[Host, dict[str, dict[str, Any]], Names]:
         pfs_per_nic=1,
         vfs_per_pf=draw(st.integers(1, 4)),
     )
-    host = Host(fake_topology(NAME, size), options(nested=nested, vfs=vfs_before, vgpus=vgpus[0]))
-    host.update()
+    host = reported(
+        fake_topology(NAME, size), options(nested=nested, vfs=vfs_before, vgpus=vgpus[0])
+    )
     names: Names = {}
     for provider in content(host.tree):
         for rc in provider.inventory:

@@ -15,7 +15,7 @@ from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
-from tests.unit.virt.hosts import NAME, ROOT, Host, consumer, content, held_of
+from tests.unit.virt.hosts import NAME, ROOT, Host, consumer, content, held_of, reported
 
 ELSEWHERE = "99999999-0000-4000-8000-000000000000"
 VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
@@ -58,8 +58,7 @@ def hosts(draw: st.DrawFn) -> tuple[Host, Allocations]:
         gpu=VGPU,
         cpu_sets=draw(st.sampled_from([CpuSets(), CpuSets(shared_cpus=frozenset({0}))])),
     )
-    host = Host(fake_topology(NAME, size), options)
-    host.update()
+    host = reported(fake_topology(NAME, size), options)
     gpus = [p.uuid for p in content(host.tree) if "VGPU" in p.inventory]
     amounts = st.fixed_dictionaries(
         {},
@@ -203,8 +202,7 @@ def test_pinned_guests_change_the_kind_of_their_cpus_and_not_the_number(
 @given(st.integers(1, 3), st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), max_size=5))
 def test_vgpus_on_the_root_land_where_their_devices_are(count: int, mdevs: list[list[int]]) -> None:
     machine = fake_topology(NAME, MachineSize(gpus=count, nics=0))
-    host = Host(machine, LayoutOptions(gpu=VGPU))
-    host.update()
+    host = reported(machine, LayoutOptions(gpu=VGPU))
     inventory = host.provider().inventory
     host.tree.update_inventory(ROOT, {**inventory, "VGPU": {"total": 64}})
     before: Allocations = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +11,31 @@ from compute_agent.discovery.facts import HostTopology
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
 
-Look = Callable[[MachineBuilder], HostTopology]
+
+class Machine(MachineBuilder):
+    """A machine below a directory of the test, which discovery reads."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def discovery(self, **more: Any) -> Discovery:
+        """Write the machine and return what discovers it."""
+        root = self.write(self._directory)
+        return Discovery(str(root / "sys"), str(root / "proc"), **more)
+
+    def look(self) -> HostTopology:
+        """Discover the machine twice: facts that differ between looks are none."""
+        discovery = self.discovery()
+        topology = discovery.discover()
+        assert discovery.discover() == topology
+        return topology
 
 
 @pytest.fixture
-def machine() -> MachineBuilder:
+def machine(tmp_path: Path) -> Machine:
     """A host of one cell with two CPUs and nothing else; tests add to it."""
-    machine = MachineBuilder()
+    machine = Machine(tmp_path / "machine")
     machine.cpus("0-1")
     machine.nodes("0")
     machine.node(0, cpus="0-1", memory_kib=1 << 20, distance="10")
@@ -25,7 +43,7 @@ def machine() -> MachineBuilder:
 
 
 @pytest.fixture
-def two_cells(machine: MachineBuilder) -> MachineBuilder:
+def two_cells(machine: Machine) -> Machine:
     """A host of two cells with two CPUs each."""
     machine.memory(2 << 20)
     machine.cpus("0-3")
@@ -33,17 +51,3 @@ def two_cells(machine: MachineBuilder) -> MachineBuilder:
     machine.node(0, cpus="0-1", memory_kib=1 << 20, distance="10 21")
     machine.node(1, cpus="2-3", memory_kib=1 << 20, distance="21 10")
     return machine
-
-
-@pytest.fixture
-def look(tmp_path: Path) -> Look:
-    """Writes the machine and discovers it twice: facts that differ between looks are none."""
-
-    def discover(machine: MachineBuilder) -> HostTopology:
-        root = machine.write(tmp_path / "machine")
-        discovery = Discovery(str(root / "sys"), str(root / "proc"))
-        topology = discovery.discover()
-        assert discovery.discover() == topology
-        return topology
-
-    return discover

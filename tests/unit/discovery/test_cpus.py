@@ -8,9 +8,7 @@ import pytest
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.sysfs.cpus import model_from_cpuinfo
-from compute_agent.discovery.topology import Discovery
-from tests.data.machine_builder import MachineBuilder
-from tests.unit.discovery.conftest import Look
+from tests.unit.discovery.conftest import Machine
 
 AARCH64 = """processor\t: 0
 BogoMIPS\t: 50.00
@@ -33,80 +31,74 @@ uarch\t\t: sifive,u74-mc
 """
 
 
-def test_threads_of_one_core_are_siblings(machine: MachineBuilder, look: Look) -> None:
+def test_threads_of_one_core_are_siblings(machine: Machine) -> None:
     machine.cpu(0, socket=0, core=0, siblings="0-1")
     machine.cpu(1, socket=0, core=0, siblings="0-1")
-    topology = look(machine)
+    topology = machine.look()
     assert [cpu.siblings for cpu in topology.cpus] == [(0, 1), (0, 1)]
     assert topology.hyperthreading
 
 
-def test_an_offline_cpu_is_present_and_nowhere_else(machine: MachineBuilder, look: Look) -> None:
+def test_an_offline_cpu_is_present_and_nowhere_else(machine: Machine) -> None:
     machine.cpus("0,2-3", present="0-3")
     machine.node(0, cpus="0,2-3", memory_kib=1 << 20, distance="10")
     machine.cpu(0, socket=0, core=0, siblings="0-1")  # a container shown too much
-    topology = look(machine)
+    topology = machine.look()
     assert topology.online_cpus == (0, 2, 3)
     assert topology.present_cpus == (0, 1, 2, 3)
     assert topology.cells[0].cpus == (0, 2, 3)
     assert topology.cpus[0].siblings == (0,)
 
 
-def test_a_cpu_without_topology_is_its_own_core(machine: MachineBuilder, look: Look) -> None:
-    assert look(machine).cpus[0].siblings == (0,)
+def test_a_cpu_without_topology_is_its_own_core(machine: Machine) -> None:
+    assert machine.look().cpus[0].siblings == (0,)
 
 
-def test_the_newer_name_of_the_sibling_list_counts(machine: MachineBuilder, look: Look) -> None:
+def test_the_newer_name_of_the_sibling_list_counts(machine: Machine) -> None:
     machine.sys("devices/system/cpu/cpu0/topology/core_cpus_list", "0-1")
-    assert look(machine).cpus[0].siblings == (0, 1)
+    assert machine.look().cpus[0].siblings == (0, 1)
 
 
-def test_without_lists_the_directories_count(machine: MachineBuilder, look: Look) -> None:
+def test_without_lists_the_directories_count(machine: Machine) -> None:
     machine.remove("sys/devices/system/cpu/online")
     machine.remove("sys/devices/system/cpu/present")
     machine.cpu(0, socket=0, core=0, siblings="0")
     machine.cpu(1, socket=0, core=1, siblings="1")
-    assert look(machine).online_cpus == (0, 1)
+    assert machine.look().online_cpus == (0, 1)
 
 
 def test_a_container_without_sys_has_the_cpus_of_cpuinfo(tmp_path: Path) -> None:
-    machine = MachineBuilder()
+    machine = Machine(tmp_path)
     machine.cpuinfo(count=3)
-    machine.write(tmp_path)
-    topology = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc")).discover()
+    topology = machine.look()
     assert topology.online_cpus == (0, 1, 2)
     assert topology.cells[0].cpus == (0, 1, 2)
 
 
 def test_a_machine_without_any_cpu_says_which_options_to_check(tmp_path: Path) -> None:
-    machine = MachineBuilder()
+    machine = Machine(tmp_path)
     machine.proc("cpuinfo", "")
-    machine.write(tmp_path)
     with pytest.raises(DiscoveryError, match="procfs_root"):
-        Discovery(str(tmp_path / "sys"), str(tmp_path / "proc")).discover()
+        machine.look()
 
 
-def test_a_damaged_list_is_a_warning_and_the_next_source_counts(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_a_damaged_list_is_a_warning_and_the_next_source_counts(machine: Machine) -> None:
     machine.sys("devices/system/cpu/online", "zero to one")
-    topology = look(machine)
+    topology = machine.look()
     assert topology.online_cpus == (0, 1)
     assert any("zero to one" in warning for warning in topology.warnings)
 
 
-def test_x86_flags_and_model_are_read(machine: MachineBuilder, look: Look) -> None:
-    model = look(machine).cpu_model
+def test_x86_flags_and_model_are_read(machine: Machine) -> None:
+    model = machine.look().cpu_model
     assert (model.arch, model.vendor) == ("x86_64", "GenuineIntel")
     assert {"avx2", "pni", "vmx"} <= set(model.flags)
     assert list(model.flags) == sorted(model.flags)
 
 
-def test_only_the_first_block_of_a_long_cpuinfo_is_needed(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_only_the_first_block_of_a_long_cpuinfo_is_needed(machine: Machine) -> None:
     machine.cpuinfo(count=512)
-    assert "avx512_vnni" in look(machine).cpu_model.flags
+    assert "avx512_vnni" in machine.look().cpu_model.flags
 
 
 @pytest.mark.parametrize(
@@ -142,24 +134,20 @@ def test_cpuinfo_of_other_architectures(
     ],
 )
 def test_the_architecture_is_that_of_the_file_not_of_the_reader(
-    machine: MachineBuilder, look: Look, text: str, arch: str
+    machine: Machine, text: str, arch: str
 ) -> None:
     machine.proc("cpuinfo", text)
-    assert look(machine).cpu_model.arch == arch
+    assert machine.look().cpu_model.arch == arch
 
 
-def test_the_kernels_own_word_for_its_architecture_counts(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_the_kernels_own_word_for_its_architecture_counts(machine: Machine) -> None:
     machine.proc("cpuinfo", "processor : 0\ncpu : POWER7 (raw), altivec supported")
     machine.proc("sys/kernel/arch", "ppc64")
-    assert look(machine).cpu_model.arch == "ppc64"
+    assert machine.look().cpu_model.arch == "ppc64"
 
 
-def test_an_unreadable_cpuinfo_leaves_the_model_unknown(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_an_unreadable_cpuinfo_leaves_the_model_unknown(machine: Machine) -> None:
     machine.remove("proc/cpuinfo")
-    topology = look(machine)
+    topology = machine.look()
     assert topology.cpu_model.flags == ()
     assert any("cpuinfo" in warning for warning in topology.warnings)

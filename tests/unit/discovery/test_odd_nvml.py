@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from compute_agent.discovery.nvml.source import NvmlSource
-from compute_agent.discovery.topology import Discovery
-from tests.data.machine_builder import MachineBuilder
-from tests.unit.discovery.conftest import Look
+from tests.unit.discovery.conftest import Machine
 
 WELL = "0000:81:00.0"
 ODD = "0000:41:00.0"
@@ -226,13 +224,10 @@ def test_a_module_that_cannot_be_loaded_at_all_is_as_none() -> None:
     assert NvmlSource(load).read().gpus == ()
 
 
-def test_the_host_is_read_without_the_facts_of_an_odd_gpu(
-    machine: MachineBuilder, look: Look, tmp_path: Any
-) -> None:
+def test_the_host_is_read_without_the_facts_of_an_odd_gpu(machine: Machine) -> None:
     machine.gpu(ODD)
-    root = machine.write(tmp_path / "host")
     pci = SimpleNamespace(busId=b"not an address")
     source = NvmlSource(lambda: Binding(nvmlDeviceGetPciInfo=lambda _gpu: pci))
-    topology = Discovery(str(root / "sys"), str(root / "proc"), gpu_source=source).discover()
+    topology = machine.discovery(gpu_source=source).discover()
     assert [(gpu.address, gpu.nvml) for gpu in topology.gpus] == [(ODD, False)]
     assert any("'not an address'" in warning for warning in topology.warnings)

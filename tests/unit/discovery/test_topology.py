@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from compute_agent.discovery.capture import RecordedGpus
-from compute_agent.discovery.facts import MemoryEncryption
+from compute_agent.discovery.facts import HostTopology, MemoryEncryption
 from compute_agent.discovery.nvml import NvmlGpu, NvmlReading
 from compute_agent.discovery.storage import FileSystem
 from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
-from tests.data.machine_builder import MachineBuilder
 from tests.data.make_two_cells import TWO_CELLS, build, write
-from tests.unit.discovery.conftest import Look
+from tests.unit.discovery.conftest import Machine
 
 GPU = "0000:84:00.0"
 
@@ -75,110 +74,91 @@ def test_the_live_machine_is_the_same_twice() -> None:
     assert first.disk.size_bytes > 0
 
 
-def test_a_given_host_name_goes_before_the_kernels(
-    machine: MachineBuilder, look: Look, tmp_path: Path
-) -> None:
-    assert look(machine).hostname == "host.example.org"
-    root = tmp_path / "machine"
-    named = Discovery(str(root / "sys"), str(root / "proc")).discover(hostname="cmp1")
-    assert named.hostname == "cmp1"
+def test_a_given_host_name_goes_before_the_kernels(machine: Machine, tmp_path: Path) -> None:
+    assert machine.look().hostname == "host.example.org"
+    assert machine.discovery().discover(hostname="cmp1").hostname == "cmp1"
 
 
-def test_a_missing_instances_path_is_no_disk_and_a_fault(
-    machine: MachineBuilder, tmp_path: Path
-) -> None:
-    machine.write(tmp_path)
-    source = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"))
-    topology = source.discover(FileSystem(str(tmp_path / "not-mounted")))
+def test_a_missing_instances_path_is_no_disk_and_a_fault(machine: Machine, tmp_path: Path) -> None:
+    topology = machine.discovery().discover(FileSystem(str(tmp_path / "not-mounted")))
     assert topology.disk is None
     assert topology.disk_fault is not None
     assert "not-mounted" in topology.disk_fault
     assert "instances_path" in topology.disk_fault
 
 
-def test_the_disk_is_the_size_of_the_file_system(machine: MachineBuilder, tmp_path: Path) -> None:
-    machine.write(tmp_path)
-    source = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"))
-    topology = source.discover(FileSystem(str(tmp_path)))
+def test_the_disk_is_the_size_of_the_file_system(machine: Machine, tmp_path: Path) -> None:
+    topology = machine.discovery().discover(FileSystem(str(tmp_path)))
     assert topology.disk is not None
     assert topology.disk.size_bytes >= 1 << 20
 
 
-def test_memory_encryption_is_read_with_its_contexts(machine: MachineBuilder, look: Look) -> None:
+def test_memory_encryption_is_read_with_its_contexts(machine: Machine) -> None:
     machine.sys("module/kvm_amd/parameters/sev", "Y")
     machine.sys("module/kvm_amd/parameters/sev_es", 1)
     machine.sys("module/kvm_amd/parameters/sev_snp", "N")
     machine.sys("fs/cgroup/misc.capacity", "sev_es 99\nsev 410")
-    assert look(machine).memory_encryption == MemoryEncryption(
+    assert machine.look().memory_encryption == MemoryEncryption(
         amd_sev=True, amd_sev_es=True, capacity=(("sev", 410), ("sev_es", 99))
     )
 
 
-def test_tdx_is_read(machine: MachineBuilder, look: Look) -> None:
+def test_tdx_is_read(machine: Machine) -> None:
     machine.sys("module/kvm_intel/parameters/tdx", "Y")
     machine.sys("fs/cgroup/misc.capacity", "tdx 31")
-    found = look(machine).memory_encryption
+    found = machine.look().memory_encryption
     assert (found.intel_tdx, found.capacity) == (True, (("tdx", 31),))
 
 
 class TestNvmlJoined:
-    def discover(
-        self, machine: MachineBuilder, root: Path, *gpus: NvmlGpu, lost: tuple[str, ...] = ()
-    ) -> Discovery:
-        machine.write(root)
-
+    def join(self, machine: Machine, *gpus: NvmlGpu, lost: tuple[str, ...] = ()) -> HostTopology:
         class Source:
             def read(self) -> NvmlReading:
                 return NvmlReading(gpus=gpus, lost_gpus=lost, warnings=())  # type: ignore[arg-type]
 
-        return Discovery(str(root / "sys"), str(root / "proc"), gpu_source=Source())
+        return machine.discovery(gpu_source=Source()).discover()
 
-    def test_facts_meet_by_pci_address(self, machine: MachineBuilder, tmp_path: Path) -> None:
+    def test_facts_meet_by_pci_address(self, machine: Machine) -> None:
         machine.gpu(GPU)
         machine.gpu("0000:85:00.0", driver="vfio-pci")
         seen = NvmlGpu(GPU, uuid="GPU-1", model="Tesla T4")  # type: ignore[arg-type]
-        first, second = self.discover(machine, tmp_path, seen).discover().gpus
+        first, second = self.join(machine, seen).gpus
         assert (first.nvml, first.uuid, first.model) == (True, "GPU-1", "Tesla T4")
         assert (second.nvml, second.uuid) == (False, None)
 
     @pytest.mark.parametrize(("by_the_bus", "expected"), [(-1, 1), (0, 0)])
     def test_affinity_helps_where_firmware_is_silent_and_never_overrules_the_bus(
-        self, two_cells: MachineBuilder, tmp_path: Path, by_the_bus: int, expected: int
+        self, two_cells: Machine, by_the_bus: int, expected: int
     ) -> None:
         two_cells.gpu(GPU, numa_node=by_the_bus)
         seen = NvmlGpu(GPU, near_cells=(1,))  # type: ignore[arg-type]
-        assert self.discover(two_cells, tmp_path, seen).discover().gpus[0].numa_node == expected
+        assert self.join(two_cells, seen).gpus[0].numa_node == expected
 
-    def test_memory_of_a_gpu_is_marked_as_such(
-        self, two_cells: MachineBuilder, tmp_path: Path
-    ) -> None:
+    def test_memory_of_a_gpu_is_marked_as_such(self, two_cells: Machine) -> None:
         two_cells.gpu(GPU, numa_node=0)
         two_cells.cpus("0-1")
         two_cells.node(1, cpus="", memory_kib=1 << 20, distance="40 10")
         seen = NvmlGpu(GPU, memory_cell=1)  # type: ignore[arg-type]
-        cells = self.discover(two_cells, tmp_path, seen).discover().cells
+        cells = self.join(two_cells, seen).cells
         assert [cell.gpu_memory_of for cell in cells] == [None, GPU]
 
-    def test_a_lost_gpu_is_out(self, machine: MachineBuilder, tmp_path: Path) -> None:
+    def test_a_lost_gpu_is_out(self, machine: Machine) -> None:
         machine.gpu(GPU)
-        topology = self.discover(machine, tmp_path, lost=(GPU,)).discover()
+        topology = self.join(machine, lost=(GPU,))
         assert topology.gpus == ()
         assert len(topology.pci_devices) == 1
 
-    def test_a_gpu_that_only_nvml_sees_is_named_and_left_out(
-        self, machine: MachineBuilder, tmp_path: Path
-    ) -> None:
-        topology = self.discover(machine, tmp_path, NvmlGpu(GPU)).discover()  # type: ignore[arg-type]
+    def test_a_gpu_that_only_nvml_sees_is_named_and_left_out(self, machine: Machine) -> None:
+        topology = self.join(machine, NvmlGpu(GPU))  # type: ignore[arg-type]
         assert topology.gpus == ()
         assert GPU in topology.warnings[0]
 
 
 @pytest.mark.parametrize("vfs", [0, 64])
 def test_a_recorded_source_gives_equal_facts_each_time(tmp_path: Path, vfs: int) -> None:
-    machine = MachineBuilder()
+    machine = Machine(tmp_path)
     machine.nic("0000:81:00.0", "ens1", vfs=vfs)
     machine.gpu(GPU)
-    machine.write(tmp_path)
     source = RecordedGpus((NvmlGpu(GPU, uuid="GPU-1"),))  # type: ignore[arg-type]
-    discovery = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"), gpu_source=source)
+    discovery = machine.discovery(gpu_source=source)
     assert discovery.discover() == discovery.discover()

@@ -95,6 +95,13 @@ class Host:
         return [self.tree.data(u).name.removeprefix(NAME) for u in self.tree.get_provider_uuids()]
 
 
+def reported(machine: HostTopology, options: LayoutOptions | None = None) -> Host:
+    """A host that was reported once."""
+    host = Host(machine, options)
+    host.update()
+    return host
+
+
 def content(tree: ProviderTree) -> list[ProviderData]:
     """Everything in a tree, in its order."""
     return [tree.data(uuid) for uuid in tree.get_provider_uuids()]

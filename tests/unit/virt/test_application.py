@@ -15,7 +15,7 @@ from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions, Ratio
 
-from .hosts import NAME, ROOT, Host, content
+from .hosts import NAME, ROOT, Host, content, reported
 
 SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=2, nics=1)
 VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
@@ -83,8 +83,7 @@ class TestIdentity:
         assert not host.exists(GPU0)
 
     def test_gpus_that_swap_their_slots_swap_their_names(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         before = [host.provider(GPU0).uuid, host.provider(GPU1).uuid]
         first, second = host.driver.machine.gpus
         host.change_machine(
@@ -97,8 +96,7 @@ class TestIdentity:
         assert [host.provider(GPU1).uuid, host.provider(GPU0).uuid] == before
 
     def test_a_card_put_in_the_place_of_a_broken_one_takes_over_its_provider(self) -> None:
-        host = Host(machine(gpus=1), NESTED)
-        host.update()
+        host = reported(machine(gpus=1), NESTED)
         uuid = host.provider(GPU0).uuid
         gpu = replace(host.driver.machine.gpus[0], uuid="GPU-ffff", model="Other B200")
         host.change_machine(gpus=(gpu,))
@@ -106,8 +104,7 @@ class TestIdentity:
         assert host.provider(GPU0).uuid == uuid
 
     def test_a_moved_device_is_re_parented_without_a_reshape(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         uuid = host.provider(GPU0).uuid
         host.change(gpu=replace(VGPU, numa_node_override={PciAddress("0000:20:00.0"): 1}))
         host.update()
@@ -148,8 +145,7 @@ class TestHeld:
     """What disappears while somebody holds it."""
 
     def test_a_device_somebody_holds_stays_all_of_it_reserved_until_it_is_released(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         host.holds({GPU0: {"VGPU": 3}})
         without_gpu(host, 0)
         host.update()
@@ -171,8 +167,7 @@ class TestHeld:
         assert {p.uuid: p for p in content(host.update())} == {p.uuid: p for p in before}
 
     def test_a_class_that_is_held_stays_when_its_device_offers_it_no_more(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         host.holds({GPU0: {"VGPU": 2}})
         bare = tuple(replace(gpu, mdev_types=()) for gpu in host.driver.machine.gpus)
         host.change_machine(gpus=bare)
@@ -181,8 +176,7 @@ class TestHeld:
         assert host.totals(GPU1) == {}
 
     def test_a_total_may_fall_below_what_is_held(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         host.holds({"_NUMA0": {"MEMORY_MB": 8000}})
         cells = host.driver.machine.cells
         host.change_machine(cells=(replace(cells[0], memory_kib=4096 * 1024), *cells[1:]))
@@ -190,8 +184,7 @@ class TestHeld:
         assert host.totals("_NUMA0")["MEMORY_MB"] == 4096
 
     def test_what_is_kept_is_said_once_per_change(self, caplog: pytest.LogCaptureFixture) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         host.holds({GPU0: {"VGPU": 3}})
         without_gpu(host, 0)
         host.update()
@@ -202,16 +195,14 @@ class TestHeld:
         assert caplog.text.count("no longer has VGPU") == 2
 
     def test_nothing_is_asked_while_nothing_is_taken_away(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         asked: list[str] = []
         host.driver.usage_source = lambda uuid: asked.append(uuid) or {}  # type: ignore[func-returns-value]
         host.update()
         assert asked == []
 
     def test_a_cell_that_is_gone_keeps_what_others_hung_below_it(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         host.tree.new_child("accelerator", f"{NAME}_NUMA1", generation=4)
         host.change_machine(cells=host.driver.machine.cells[:1])
         host.update()
@@ -223,8 +214,7 @@ class TestOthers:
     """What is not the driver's stays as it is."""
 
     def test_a_custom_trait_in_the_place_of_ours_goes_only_where_it_is_ours(self) -> None:
-        host = Host(machine(), NESTED)
-        host.update()
+        host = reported(machine(), NESTED)
         host.tree.add_traits(
             f"{NAME}{GPU0}", "CUSTOM_MDEV_OLD", "CUSTOM_GPU_POOL_A", "CUSTOM_GPU_FAKE_B99"
         )
@@ -234,8 +224,7 @@ class TestOthers:
         assert not traits & {"CUSTOM_MDEV_OLD", "CUSTOM_GPU_FAKE_B99"}
 
     def test_a_trait_of_hardware_the_host_lacks_is_taken_off(self) -> None:
-        host = Host(machine(), FLAT)
-        host.update()
+        host = reported(machine(), FLAT)
         host.tree.add_traits(ROOT, "HW_CPU_X86_SGX", "HW_ARCH_AARCH64", "COMPUTE_TRUSTED_CERTS")
         host.update()
         traits = host.provider().traits
@@ -263,8 +252,7 @@ class TestSharedDisk:
         assert host.provider("pool") == before
 
     def test_disk_of_the_host_goes_when_nobody_holds_it(self) -> None:
-        host = Host(machine(), FLAT)
-        host.update()
+        host = reported(machine(), FLAT)
         self.share(host)
         host.holds({})
         host.update()
@@ -274,8 +262,7 @@ class TestSharedDisk:
     def test_disk_that_may_be_held_stays_with_an_error(
         self, known: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
-        host = Host(machine(), FLAT)
-        host.update()
+        host = reported(machine(), FLAT)
         self.share(host)
         if known:
             host.holds({"": {"DISK_GB": 20}})
@@ -298,9 +285,7 @@ class TestReservedByOthers:
 
     def host(self, **tags: str) -> Host:
         specs = parse_device_specs([json.dumps({"product_id": "1593", **tags})], report=True)
-        host = Host(machine(), LayoutOptions(pci=PciOptions(True, specs)))
-        host.update()
-        return host
+        return reported(machine(), LayoutOptions(pci=PciOptions(True, specs)))
 
     def reserved(self, host: Host) -> float:
         return host.provider(self.CARD).inventory["CUSTOM_PCI_8086_1593"]["reserved"]

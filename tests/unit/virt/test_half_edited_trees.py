@@ -15,16 +15,15 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.discovery.facts import HostTopology, MemoryEncryption, PciAddress
+from compute_agent.discovery.facts import MemoryEncryption, PciAddress
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE
-from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions
 
-from .hosts import ROOT, Host, consumer, content
+from .hosts import ROOT, Host, consumer, content, reported
 from .reshaped_machine import (
     ELSEWHERE,
     FLAT,
@@ -63,18 +62,12 @@ def a_case(host: Host, **held: Held) -> Case:
     )
 
 
-def reported(options: LayoutOptions, facts: HostTopology | None = None) -> Host:
-    host = Host(facts or machine(), options)
-    host.update()
-    return host
-
-
 def uuid_of(host: Host, address: str) -> str:
     return host.provider(f"_pci_{address.replace(':', '_').replace('.', '_')}").uuid
 
 
 def flat_to_nested() -> Case:
-    host = reported(FLAT)
+    host = reported(machine(), FLAT)
     host.driver.guests["known"] = InstanceDevices(cells=(CellUse(1, 2, 512),), page_size_kib=2048)
     host.change(is_nested=True)
     held = {"VCPU": 2, "MEMORY_MB": 512}
@@ -95,7 +88,7 @@ def flat_to_nested_with_a_ratio() -> Case:
 
 
 def nested_to_flat() -> Case:
-    host = reported(replace(FLAT, is_nested=True))
+    host = reported(machine(), replace(FLAT, is_nested=True))
     host.change(is_nested=False)
     cell0, cell1 = (child_uuid(ROOT, f"numa:{i}") for i in (0, 1))
     pages = child_uuid(ROOT, "pages:1:2048")
@@ -107,7 +100,7 @@ def nested_to_flat() -> Case:
 
 
 def pinned_guests() -> Case:
-    host = reported(FLAT)
+    host = reported(machine(), FLAT)
     host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(2, 3))
     host.change(cpu_sets=HALF_DEDICATED)
     held = {"VCPU": 2, "MEMORY_MB": 10}
@@ -121,7 +114,7 @@ def pinned_guests_to_nested() -> Case:
 
 
 def vgpus_on_the_root() -> Case:
-    host = reported(FLAT)
+    host = reported(machine(), FLAT)
     root_with(host, "VGPU", 8)
     host.driver.guests["a"] = InstanceDevices(mdevs=(MdevUse("1", GPU0), MdevUse("2", GPU1)))
     return a_case(host, a={ROOT: {"VGPU": 2, "VCPU": 1}})
@@ -135,14 +128,14 @@ def vgpus_on_the_root_of_a_new_host() -> Case:
 
 
 def memory_encryption() -> Case:
-    host = reported(FLAT)
+    host = reported(machine(), FLAT)
     root_with(host, "MEM_ENCRYPTION_CONTEXT", 16)
     host.change_machine(memory_encryption=MemoryEncryption(amd_sev=True, capacity=(("sev", 16),)))
     return a_case(host, a={ROOT: {"MEM_ENCRYPTION_CONTEXT": 1, "VCPU": 1}})
 
 
 def class_renamed() -> Case:
-    host = reported(FLAT)
+    host = reported(machine(), FLAT)
     big = MdevTypeOptions(MDEV_TYPE, resource_class="CUSTOM_BIG_GPU")
     host.change(gpu=GpuOptions(mdev_types=(big,)))
     gpu = uuid_of(host, GPU0)
@@ -151,7 +144,7 @@ def class_renamed() -> Case:
 
 def gpu_host(vf_providers: str, *, nested: bool = False) -> Host:
     gpu = replace(VGPU, vf_providers=vf_providers)
-    return reported(replace(FLAT, gpu=gpu, is_nested=nested), sriov_machine())
+    return reported(sriov_machine(), replace(FLAT, gpu=gpu, is_nested=nested))
 
 
 def vfs_to_pf(host: Host | None = None) -> Case:
@@ -196,7 +189,7 @@ def adopted_pf_to_vfs() -> Case:
 
 
 def devices_that_guests_hold() -> Case:
-    host = reported(LayoutOptions(), machine(gpus=0, nics=2, vfs_per_pf=4))
+    host = reported(machine(gpus=0, nics=2, vfs_per_pf=4))
     host.driver.guests["a"] = InstanceDevices(pci_addresses=(PciAddress("0001:80:00.0"),))
     specs = parse_device_specs([json.dumps({"product_id": "1889"})], report=True)
     host.change(pci=PciOptions(True, specs))

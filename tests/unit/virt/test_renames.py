@@ -16,7 +16,7 @@ from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import PciOptions
 
-from .hosts import NAME, ROOT, Host, consumer, content, held_of
+from .hosts import NAME, ROOT, Host, consumer, content, held_of, reported
 
 SIZE = MachineSize(
     cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=2, nics=1, pfs_per_nic=1, vfs_per_pf=3
@@ -38,9 +38,7 @@ def vfs_as(resource_class: str) -> PciOptions:
 
 
 def a_host(**options: Any) -> Host:
-    host = Host(fake_topology(NAME, SIZE), LayoutOptions(reserved_memory_mib=0, **options))
-    host.update()
-    return host
+    return reported(fake_topology(NAME, SIZE), LayoutOptions(reserved_memory_mib=0, **options))
 
 
 def reshaped(host: Host, **held: dict[str, int]) -> dict[str, dict[str, int]]:

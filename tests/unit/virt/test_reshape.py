@@ -15,7 +15,7 @@ from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE
 from compute_agent.virt.layout.options import Ratio
 
-from .hosts import NAME, ROOT, Host, consumer, content, held_of
+from .hosts import NAME, ROOT, Host, consumer, content, held_of, reported
 from .reshaped_machine import (
     ELSEWHERE,
     FLAT,
@@ -32,9 +32,7 @@ PAGES1 = child_uuid(ROOT, "pages:1:2048")
 
 
 def flat_host(**options: Any) -> Host:
-    host = Host(machine(), replace(FLAT, **options))
-    host.update()
-    return host
+    return reported(machine(), replace(FLAT, **options))
 
 
 def checked_reshape(host: Host, allocations: dict[str, Any]) -> dict[str, Any]:
@@ -59,8 +57,7 @@ class TestFlatToNested:
         assert content(tree) == content(host.tree)
 
     def test_a_fresh_host_needs_none(self) -> None:
-        host = Host(machine(), replace(FLAT, is_nested=True))
-        host.update()
+        host = reported(machine(), replace(FLAT, is_nested=True))
         assert host.totals("_NUMA0")["VCPU"] == 4
 
     def test_consumers_move_to_cells_and_the_root_keeps_the_disk(self) -> None:
@@ -159,8 +156,7 @@ class TestFlatToNested:
 
 class TestNestedToFlat:
     def test_a_cell_below_which_others_hung_something_stays_without_inventory(self) -> None:
-        host = Host(machine(), replace(FLAT, is_nested=True))
-        host.update()
+        host = reported(machine(), replace(FLAT, is_nested=True))
         host.tree.new_child("fpga", CELL1, generation=1)
         host.change(is_nested=False)
         host.reshape({})
@@ -236,8 +232,7 @@ class TestVgpus:
         existing = tuple(Mdev(MDEV_TYPE, f"u{number}") for number in range(3))
         types = (MdevType(MDEV_TYPE, available_instances=1),)
         gpus = (replace(made.gpus[0], mdevs=existing, mdev_types=types), *made.gpus[1:])
-        host = Host(replace(made, gpus=gpus), FLAT)
-        host.update()
+        host = reported(replace(made, gpus=gpus), FLAT)
         root_with(host, "VGPU", 8)
         host.driver.guests["seen"] = InstanceDevices(mdevs=(MdevUse("u0", GPU0),))
         host.driver.guests |= {"one": InstanceDevices(), "two": InstanceDevices()}
@@ -270,8 +265,7 @@ class TestGpuFunctions:
     PER_PF = replace(FLAT, gpu=replace(VGPU, vf_providers="per_pf"))
 
     def test_back_to_one_per_function_where_the_devices_are(self) -> None:
-        host = Host(sriov_machine(), self.PER_PF)
-        host.update()
+        host = reported(sriov_machine(), self.PER_PF)
         gpu = host.provider("_pci_0000_20_00_0").uuid
         host.driver.guests["known"] = InstanceDevices(
             mdevs=(MdevUse("u", PciAddress("0000:20:00.1")),)
@@ -289,8 +283,7 @@ class TestGpuFunctions:
         assert held_of(after["a-stranger"]) == {vf2: {"VGPU": 1}, vf3: {"VGPU": 1}}
 
     def test_more_held_than_there_are_functions_fails_naming_the_consumer(self) -> None:
-        host = Host(sriov_machine(), self.PER_PF)
-        host.update()
+        host = reported(sriov_machine(), self.PER_PF)
         gpu = host.provider("_pci_0000_20_00_0").uuid
         host.driver.options = self.PER_VF
         with pytest.raises(errors.ReshapeFailed, match="consumer a holds 1 more VGPU"):

@@ -14,7 +14,7 @@ from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.names import device_address, is_ours
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions
 
-from .hosts import NAME, Host, content
+from .hosts import NAME, Host, content, reported
 from .wanted_providers import named, names
 
 SIZE = MachineSize(
@@ -125,8 +125,7 @@ def test_switching_it_on_and_off_only_moves_devices_that_keep_their_uuids() -> N
 
 def test_a_host_that_becomes_nested_and_gets_root_ports_at_once() -> None:
     facts = machine({"20": PORT, "80": PORT})
-    host = Host(facts, replace(OFF, is_nested=False))
-    host.update()
+    host = reported(facts, replace(OFF, is_nested=False))
     host.driver.options = NESTED
     host.reshape({})
     assert host.parent_name("_PCIE_0000:16:01.0") == "_NUMA0"
