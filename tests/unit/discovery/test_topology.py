@@ -74,9 +74,10 @@ def test_the_live_machine_is_the_same_twice() -> None:
     assert first.disk.size_bytes > 0
 
 
-def test_a_given_host_name_goes_before_the_kernels(machine: Machine, tmp_path: Path) -> None:
-    assert machine.look().hostname == "host.example.org"
-    assert machine.discovery().discover(hostname="cmp1").hostname == "cmp1"
+def test_a_given_host_name_goes_before_the_kernels(machine: Machine) -> None:
+    discovery = machine.discovery()
+    assert discovery.discover().hostname == "host.example.org"
+    assert discovery.discover(hostname="cmp1").hostname == "cmp1"
 
 
 def test_a_missing_instances_path_is_no_disk_and_a_fault(machine: Machine, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Entries of options that name nothing of the machine, or whose devices are left out."""
+"""Options that name nothing of the machine, and parts of it that no option reports."""
 
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,27 @@ import pytest
 from compute_agent.discovery import capture
 from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress
 from compute_agent.virt.cpu_sets import CpuSets
+from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, NicOptions, PciOptions
+from compute_agent.virt.layout.unmet_options import unreported
 from tests.data.make_two_cells import TWO_CELLS
+from tests.unit.virt.hosts import NAME, Host
 
 PORT = PciAddress("0000:18:00.0")
 GPU = PciAddress("0000:17:00.0")
 NESTED = LayoutOptions(is_nested=True)
+
+MACHINE = fake_topology(NAME, MachineSize(cells=2, gpus=2, nics=1, vfs_per_pf=4))
+CARD = LayoutOptions(
+    is_nested=True, gpu=GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),)), nic=NicOptions()
+)
+OPTIONS = {
+    "enable_numa_reporting_to_placement": replace(CARD, is_nested=False),
+    "enabled_mdev_types": replace(CARD, gpu=GpuOptions()),
+    "report_vfs": replace(CARD, nic=NicOptions(report_vfs="never")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +195,27 @@ def test_functions_of_a_network_that_belong_to_no_port(host: HostTopology) -> No
 def test_options_that_contradict_the_machine_are_among_the_caveats(host: HostTopology) -> None:
     layout = lay_out("host1", host, specs({"vendor_id": "8086", "address": "0000:18:*.*"}))
     assert layout.errors[0] in layout.caveats
+
+
+def said(machine, options) -> list[str]:
+    return list(unreported(machine, lay_out(NAME, machine, options), options))
+
+
+def test_nothing_is_said_of_a_host_that_reports_all_it_has():
+    assert said(MACHINE, CARD) == []
+    assert said(fake_topology(NAME, MachineSize(cells=1, gpus=0, nics=0)), LayoutOptions()) == []
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_option_that_would_report_it_is_named(option):
+    sentences = said(MACHINE, OPTIONS[option])
+    assert any(option in sentence for sentence in sentences)
+    assert all(sentence.endswith(".") for sentence in sentences)
+
+
+def test_it_is_logged_once(caplog):
+    host = Host(MACHINE, LayoutOptions())
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            host.update()
+    assert caplog.text.count("enable_numa_reporting_to_placement") == 1
