@@ -185,14 +185,9 @@ class ClassView:
         :param size: the number of slots.
         :param inventories: which; all when None.
         """
+        if inventories is not None and len(inventories) == size:
+            # Every slot has one, as where all hosts are flat and alike.
+            return inventories
         mask = np.zeros(size, dtype=bool)
-        if not len(self.slot):
-            return mask
-        first, stop = int(self.slot[0]), int(self.slot[-1]) + 1
-        values: BoolArray | bool = True if inventories is None else inventories
-        if stop - first == len(self.slot):
-            # Every slot between has one, as where all hosts are flat and alike.
-            mask[first:stop] = values
-        else:
-            mask[self.slot] = values
+        mask[self.slot] = True if inventories is None else inventories
         return mask

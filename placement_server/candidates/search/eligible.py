@@ -7,6 +7,8 @@ an error for a wrong one must not depend on what else there is.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
 from typing import NoReturn
 
 import numpy as np
@@ -72,7 +74,7 @@ class _RootFilter:
         account.take(index.size)
         self.remaining_mask = index.is_root
         self.eligible = EligibleProviders()
-        self._masks: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
+        self._masks: dict[tuple[object, ...], BoolArray] = {}
 
     def run(self) -> EligibleProviders:
         """Return what is eligible; with no roots when nothing can be."""
@@ -109,42 +111,50 @@ class _RootFilter:
             raise _Nothing
 
     def _narrow_by_root(self) -> None:
-        query, index = self.query, self.index
+        query = self.query
         if query.root_required or query.root_forbidden:
-            required_terms = [self._trait_ids([name]) for name in sorted(query.root_required)]
-            forbidden_ids = self._trait_ids(sorted(query.root_forbidden))
-            sets = index.passing_trait_sets(required_terms, forbidden_ids)
-            self._keep_roots(looked_up(sets, index.trait_set), "root", "root_required")
+            terms = [self._trait_ids([name]) for name in sorted(query.root_required)]
+            passing_mask = self._with_traits(terms, self._trait_ids(query.root_forbidden))
+            self._keep_roots(passing_mask, "root", "root_required")
         if query.root_member_of or query.root_forbidden_aggregates:
-            sets = index.passing_aggregate_sets(
-                query.root_member_of, query.root_forbidden_aggregates
-            )
-            self._keep_roots(looked_up(sets, index.aggregate_set), "root", "root_member_of")
+            members, forbidden_aggregates = query.root_member_of, query.root_forbidden_aggregates
+            passing_mask = self._with_aggregates(members, forbidden_aggregates)
+            self._keep_roots(passing_mask, "root", "root_member_of")
 
     def _check_names(self) -> None:
-        self._trait_ids(sorted(self.query.root_required))
-        self._trait_ids(sorted(self.query.root_forbidden))
+        self._trait_ids(self.query.root_required)
+        self._trait_ids(self.query.root_forbidden)
         for group in self.query.groups:
-            self._check_classes(group)
+            for name, _amount in group.resources:
+                if name not in self.index.names.class_ids:
+                    raise UnknownName(
+                        "Invalid resource class in resources parameter: No such resource class "
+                        f"{name}."
+                    )
             for term in group.required:
-                self._trait_ids(sorted(term))
-            self._trait_ids(sorted(group.forbidden))
-
-    def _check_classes(self, group: RequestGroup) -> None:
-        for name, _amount in group.resources:
-            if name not in self.index.names.class_ids:
-                raise UnknownName(
-                    f"Invalid resource class in resources parameter: No such resource class {name}."
-                )
+                self._trait_ids(term)
+            self._trait_ids(group.forbidden)
 
     def _trait_ids(self, names: Iterable[str]) -> list[int]:
         trait_ids = self.index.names.trait_ids
         ids = []
-        for name in names:
+        for name in sorted(names):
             if name not in trait_ids:
                 raise UnknownName(f"No such trait(s): {name}.")
             ids.append(trait_ids[name])
         return ids
+
+    def _with_traits(self, terms: Iterable[list[int]], forbidden_ids: list[int]) -> BoolArray:
+        """Return which slots have a trait of each term and none that is forbidden."""
+        index = self.index
+        return looked_up(index.passing_trait_sets(terms, forbidden_ids), index.trait_set)
+
+    def _with_aggregates(
+        self, terms: Iterable[frozenset[str]], forbidden_aggregates: frozenset[str]
+    ) -> BoolArray:
+        """Return which slots are in an aggregate of each term and in none that is forbidden."""
+        sets = self.index.passing_aggregate_sets(terms, forbidden_aggregates)
+        return looked_up(sets, self.index.aggregate_set)
 
     def _traits_and_tree(
         self, group: RequestGroup
@@ -153,23 +163,21 @@ class _RootFilter:
         index = self.index
         if group.member_of and not index.passing_aggregate_sets(group.member_of, frozenset()).any():
             self._nothing(group, "member_of")
-        terms = [self._trait_ids(sorted(term)) for term in group.required]
-        forbidden_ids = self._trait_ids(sorted(group.forbidden))
         root: int | None = None
         if group.in_tree is not None:
-            slot = self.index.slot_of(group.in_tree)
+            slot = index.slot_of(group.in_tree)
             if slot is None:
                 self._nothing(group, "in_tree")
-            root = int(self.index.root[slot])
-        return terms, forbidden_ids, root
+            root = int(index.root[slot])
+        return list(map(self._trait_ids, group.required)), self._trait_ids(group.forbidden), root
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
         raise _Nothing
 
-    def _fitting(self, class_id: int, amount: int) -> BoolArray:
+    def _fitting(self, name: str, amount: int) -> BoolArray:
         """Return which slots have room for an amount, dead ones included."""
-        view = self.index.classes.get(class_id)
+        view = self.index.classes.get(self.index.names.class_ids[name])
         if view is None:
             return np.zeros(self.index.size, dtype=bool)
         return view.mask(self.index.size, None if self.whatever_amounts else view.fits(amount))
@@ -179,35 +187,28 @@ class _RootFilter:
             tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
             group.forbidden_aggregates, group.in_tree,
         )  # fmt: skip
-        if key in self._masks:
-            own, foreign = self._masks[key]
-        else:
+        mask = self._masks.get(key)
+        if mask is None:
             self.account.take(self.index.size)
-            own = foreign = self._suffixed_mask(group)
-            self._masks[key] = own, foreign
-            self._keep_reached(own, foreign, group, "group")
-        self.eligible.own.append(own)
-        self.eligible.foreign.append(foreign)
+            mask = self._masks[key] = self._suffixed_mask(group)
+            self._keep_reached(mask, mask, group, "group")
+        self.eligible.own.append(mask)
+        self.eligible.foreign.append(mask)
 
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
-        index = self.index
-        class_ids = index.names.class_ids
         terms, forbidden_ids, tree = self._traits_and_tree(group)
-        passing_mask = np.ones(index.size, dtype=bool)
+        passing_mask = np.ones(self.index.size, dtype=bool)
         for name, amount in group.resources:
-            passing_mask &= self._fitting(class_ids[name], amount)
+            passing_mask &= self._fitting(name, amount)
             self._report_left(group, f"resources {name}:{amount}", passing_mask)
         if terms or forbidden_ids:
-            passing_mask &= looked_up(
-                index.passing_trait_sets(terms, forbidden_ids), index.trait_set
-            )
+            passing_mask &= self._with_traits(terms, forbidden_ids)
             self._report_left(group, "required", passing_mask)
         if group.member_of or group.forbidden_aggregates:
-            sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
-            passing_mask &= looked_up(sets, index.aggregate_set)
+            passing_mask &= self._with_aggregates(group.member_of, group.forbidden_aggregates)
             self._report_left(group, "member_of", passing_mask)
         if tree is not None:
-            passing_mask &= index.root == tree
+            passing_mask &= self.index.root == tree
             self._report_left(group, "in_tree", passing_mask)
         return passing_mask
 
@@ -216,97 +217,85 @@ class _RootFilter:
             self.course.providers_left(group.suffix, reason, np.flatnonzero(passing_mask))
 
     def _keep_reached(
-        self, own: BoolArray, foreign: BoolArray, group: RequestGroup, reason: str
+        self, own: BoolArray, foreign: BoolArray | None, group: RequestGroup, reason: str
     ) -> None:
         """Keep the roots whose trees have an eligible provider or are linked to one."""
         index, links = self.index, self.index.links
         reached_mask = own
         if index.has_nested:
             reached_mask = _mask(index.size, index.root.take(np.flatnonzero(own)))
-        if len(links.share):
+        if foreign is not None and len(links.share):
             reached_mask = reached_mask.copy()
             reached_mask[links.anchor[foreign[links.share]]] = True
         self._keep_roots(reached_mask, group.suffix, reason)
 
     def _restrict_by_unsuffixed(self, group: RequestGroup) -> None:
         index = self.index
-        class_ids = index.names.class_ids
         terms, forbidden_ids, tree = self._traits_and_tree(group)
         if group.forbidden_aggregates:
-            clean = index.passing_aggregate_sets((), group.forbidden_aggregates)
-            self._keep_roots(looked_up(clean, index.aggregate_set), "", "member_of")
+            clean = self._with_aggregates((), group.forbidden_aggregates)
+            self._keep_roots(clean, "", "member_of")
         own_filter = self._unsuffixed_filter(group, forbidden_ids, tree)
-        foreign_filter = self._foreign_filter(group, forbidden_ids)
-        has_links = len(index.links.share) > 0
-        any_own = any_foreign = none = np.zeros(index.size, dtype=bool)
+        # No provider shares with a tree that a group is bound to.
+        shares = len(index.links.share) > 0 and tree is None
+        foreign_filter = self._foreign_filter(group, forbidden_ids) if shares else None
+        none = np.zeros(index.size, dtype=bool)
+        owns: list[BoolArray] = []
+        foreigns: list[BoolArray] = []
         for name, amount in group.resources:
-            own = self._fitting(class_ids[name], amount)
-            self._report_left(group, f"resources {name}:{amount}", own)
+            own = foreign = self._fitting(name, amount)
+            reason = f"resources {name}:{amount}"
+            self._report_left(group, reason, own)
             # For its own tree, for others, and what they come to so far.
             self.account.take((4 if terms else 2) * index.size)
-            # No provider shares with a tree that a group is bound to.
-            foreign = own & foreign_filter if tree is None and has_links else none
+            foreign = none if foreign_filter is None else own & foreign_filter
             if own_filter is not None:
                 own = own & own_filter
-            self._keep_reached(own, foreign, group, f"resources {name}:{amount}")
-            if terms:
-                any_own = any_own | own
-                any_foreign = any_foreign | foreign
-            self.eligible.own.append(own)
-            self.eligible.foreign.append(foreign)
+            self._keep_reached(own, foreign if shares else None, group, reason)
+            owns.append(own)
+            foreigns.append(foreign)
+        self.eligible.own += owns
+        self.eligible.foreign += foreigns
         for names, term in zip(group.required, terms, strict=True):
             self.account.take(index.size)
-            having = looked_up(index.passing_trait_sets([term], []), index.trait_set)
+            having = self._with_traits([term], [])
             self.eligible.terms.append(having)
-            self._keep_reached(
-                any_own & having, any_foreign & having, group, f"required {','.join(sorted(names))}"
-            )
+            any_own = reduce(or_, owns) & having
+            any_foreign = reduce(or_, foreigns) & having if shares else None
+            self._keep_reached(any_own, any_foreign, group, f"required {','.join(sorted(names))}")
 
     def _unsuffixed_filter(
         self, group: RequestGroup, forbidden_ids: list[int], tree: int | None
     ) -> BoolArray | None:
         """Return which slots may serve the unsuffixed group for their own tree; None for all."""
-        index = self.index
-        passing_mask: BoolArray | None = None
+        filters: list[BoolArray] = []
         if forbidden_ids:
-            passing_mask = looked_up(index.passing_trait_sets([], forbidden_ids), index.trait_set)
+            filters.append(self._with_traits([], forbidden_ids))
         if group.member_of:
             # One and the same provider, the candidate or its root, must meet all the terms.
-            sets = index.passing_aggregate_sets(group.member_of, frozenset())
-            member = looked_up(sets, index.aggregate_set)
-            if index.has_nested:
-                member |= member.take(index.root)
-            passing_mask = member if passing_mask is None else passing_mask & member
+            member = self._with_aggregates(group.member_of, frozenset())
+            if self.index.has_nested:
+                member |= member.take(self.index.root)
+            filters.append(member)
         if group.forbidden_aggregates:
-            sets = index.passing_aggregate_sets((), group.forbidden_aggregates)
-            clean = looked_up(sets, index.aggregate_set)
-            passing_mask = clean if passing_mask is None else passing_mask & clean
+            filters.append(self._with_aggregates((), group.forbidden_aggregates))
         if tree is not None:
-            inside = index.root == tree
-            passing_mask = inside if passing_mask is None else passing_mask & inside
-        return passing_mask
+            filters.append(self.index.root == tree)
+        return reduce(and_, filters) if filters else None
 
     def _foreign_filter(self, group: RequestGroup, forbidden_ids: list[int]) -> BoolArray:
         """Return which sharing providers may serve the unsuffixed group for linked trees."""
         index = self.index
-        passing_mask = np.zeros(index.size, dtype=bool)
-        if len(index.links.share):
-            share = np.flatnonzero(_mask(index.size, index.links.share))
-            sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
-            share = share[sets[index.aggregate_set[share]]]
-            passing_mask[
-                share[index.passing_trait_sets([], forbidden_ids)[index.trait_set[share]]]
-            ] = True
-        return passing_mask
+        passing_mask = _mask(index.size, index.links.share)
+        passing_mask &= self._with_aggregates(group.member_of, group.forbidden_aggregates)
+        return passing_mask & self._with_traits([], forbidden_ids)
 
     def _useful_links(self) -> Links:
         links = self.index.links
         if not len(links.share):
             return links
         self.account.take(links.share.nbytes + links.anchor.nbytes)
-        useful = np.zeros(self.index.size, dtype=bool)
-        for foreign in self.eligible.foreign:
-            useful |= foreign
+        useful = reduce(or_, self.eligible.foreign)
         if not useful.any():
             return NO_LINKS
         matter = useful[links.share] & self.remaining_mask[links.anchor]

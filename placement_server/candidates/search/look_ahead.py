@@ -84,6 +84,20 @@ def find_contradiction(plan: Plan, problem: Problem) -> str:
     return ""
 
 
+def is_trivial(plan: Plan, problem: Problem) -> bool:
+    """Check whether one provider serves everything, where there is no contradiction.
+
+    The bounds are exact where it is the only one, but for items that are named or kept apart.
+    """
+    return (
+        len(problem.ancestors) == 1
+        and problem.covers[0] == problem.terms
+        and not problem.linked_sets
+        and not any(item.is_named for item in plan.items)
+        and not any(subtree.apart for subtree in plan.subtrees)
+    )
+
+
 def narrow_to_subtrees(plan: Plan, problem: Problem) -> Problem:
     """Drop the eligible positions that lie below no possible top of a same_subtree."""
     if not plan.subtrees:

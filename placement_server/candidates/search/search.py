@@ -32,7 +32,7 @@ from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.query.query import CandidateQuery, Plan, plan
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
-from placement_server.candidates.search.look_ahead import find_contradiction
+from placement_server.candidates.search.look_ahead import find_contradiction, is_trivial
 from placement_server.candidates.search.placements import (
     ClassPlacements,
     FirstPlacements,
@@ -47,7 +47,7 @@ from placement_server.candidates.search.visits import Visits
 Clock = Callable[[], float]
 
 MOST_CANDIDATES = 500_000
-_FIRST_CHUNK = 64
+_FIRST_CHUNK = 16
 _LARGEST_CHUNK = 2048
 # Candidates between two looks at the clock.
 _BETWEEN_TICKS = 256
@@ -326,11 +326,13 @@ class Search:
         by_class = PlacementsByClass(lambda number: self._placements(visits.problems[number]))
         pick = by_class.in_any_order(self.shuffle) if self.shuffle else by_class.__getitem__
         limit = _LARGEST_CHUNK if self.limits.limit is None else self.limits.limit
+        has_links = len(self.eligible.links.share) > 0
         start, chunk = 0, max(_FIRST_CHUNK, min(limit, _LARGEST_CHUNK))
         while start < len(visits):
             self.tick()
             views, numbers = visits.classes(start, start + chunk)
-            self.account.take(sizes.visits(len(views), sum([len(view.shares) for view in views])))
+            links = sum([len(view.shares) for view in views]) if has_links else 0
+            self.account.take(sizes.visits(len(views), links))
             picked_placements = list(map(pick, numbers))
             if self.course is not None:
                 self.course.trees_tried += len(views)
@@ -346,6 +348,8 @@ class Search:
         reason = find_contradiction(self.plan, problem)
         if reason:
             return ClassPlacements.none(reason, self.account)
+        if is_trivial(self.plan, problem):
+            return ClassPlacements.only((0,) * len(self.plan.items), problem, self.account)
         solver = Solver(self.plan, problem, self.tick, self.shuffle, self.account, self.course)
         return ClassPlacements.of(solver, self.account)
 

@@ -123,11 +123,16 @@ class TreeClasses:
     def _sort(
         self, roots: IntArray, shape: int, size: int, shares: list[tuple[int, ...]]
     ) -> tuple[list[TreeView], list[int]]:
+        views = list(map(_view, zip(roots.tolist(), repeat(size), shares, strict=False)))
+        if size == 1 and not (shares[0] or self.plan.contested_classes or self._alone is not None):
+            # Its provider serves everything, or the tree would not be left.
+            words = np.zeros((1, 1, self._flag_words), np.uint64)
+            self._set_flags(words, list(range(self._flags)), np.ones((1, 1), dtype=bool))
+            return views, [self._number(shape, views[0], words[0])] * len(views)
         words = self._words(roots[:, None] + np.arange(size), foreign=False)
         if shares[0]:
             linked_words = self._words(np.array(shares, dtype=np.int64), foreign=True)
             words = np.ascontiguousarray(np.concatenate((words, linked_words), axis=1))
-        views = list(map(_view, zip(roots.tolist(), repeat(size), shares, strict=False)))
         flat = words.reshape(len(roots), -1)
         if shares.count(shares[0]) == len(shares) and (flat == flat[0]).all():
             return views, [self._number(shape, views[0], words[0])] * len(views)
