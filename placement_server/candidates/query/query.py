@@ -8,7 +8,7 @@ items do not depend on the trees, so they are compiled once for a query.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from placement_server.candidates.query.filters import AggregateTerms, FilterSize, TraitTerms
 
@@ -84,8 +84,7 @@ class CandidateQuery:
     root_forbidden_aggregates: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """Something that one provider must take whole.
 
     :param group: position of its group in the query.
@@ -100,8 +99,7 @@ class Item:
     is_named: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ContestedClass:
+class ContestedClass(NamedTuple):
     """A class that several items request, so that one provider may have to serve more than one.
 
     :param wants: amount by item.
@@ -115,16 +113,14 @@ class ContestedClass:
     sums: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subtree:
+class Subtree(NamedTuple):
     """A same_subtree constraint, by items."""
 
     together: frozenset[int]
     apart: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The items of a query and the rules between them, whatever the tree.
 
     :param wants: by class, the amounts by item.

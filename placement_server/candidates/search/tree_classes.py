@@ -11,7 +11,7 @@ solved once, however many hosts there are.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -125,10 +125,7 @@ class TreeClasses:
     ) -> tuple[list[TreeView], list[int]]:
         views = list(map(_view, zip(roots.tolist(), repeat(size), shares, strict=False)))
         if size == 1 and not (shares[0] or self.plan.contested_classes or self._alone is not None):
-            # Its provider serves everything, or the tree would not be left.
-            words = np.zeros((1, 1, self._flag_words), np.uint64)
-            self._set_flags(words, list(range(self._flags)), np.ones((1, 1), dtype=bool))
-            return views, [self._number(shape, views[0], words[0])] * len(views)
+            return views, [self._of_one_provider] * len(views)
         words = self._words(roots[:, None] + np.arange(size), foreign=False)
         if shares[0]:
             linked_words = self._words(np.array(shares, dtype=np.int64), foreign=True)
@@ -145,6 +142,15 @@ class TreeClasses:
                 number = by_row[view.shares, row] = self._number(shape, view, words[at])
             numbers.append(number)
         return views, numbers
+
+    @cached_property
+    def _of_one_provider(self) -> int:
+        """The class of trees of one provider: it serves everything, or none of them were left."""
+        terms = (1 << len(self.eligible.terms)) - 1
+        eligible = (1,) * len(self.plan.items)
+        problem = Problem((-1,), (1,), (1,), eligible, (terms,), terms, (), trees=(1,), own=1)
+        self.problems.append(problem)
+        return len(self.problems) - 1
 
     def _number(self, shape: int, view: TreeView, row: Words) -> int:
         key = (shape, self.relations(view.shares) if view.shares else None, row.tobytes())
