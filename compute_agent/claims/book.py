@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -147,7 +147,7 @@ class ClaimBook:
         before = claims.get(claim.migration) if claim.migration else None
         if before is not None and before.instance == consumer:
             self.ledger.change_claims(
-                drop=[before.consumer], add=[replace(before, consumer=consumer)]
+                drop=[before.consumer], add=[before._replace(consumer=consumer)]
             )
         else:
             self.ledger.change_claims(drop=[consumer])
@@ -353,7 +353,7 @@ class ClaimBook:
             cells=places,
         )
         source_claims = (
-            [replace(left_claim, consumer=request.migration, migration="")]
+            [left_claim._replace(consumer=request.migration, migration="")]
             if left_claim is not None
             else []
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,8 +12,7 @@ from compute_agent.state.claim import ClaimedCell
 from compute_agent.virt.driver import InstanceDevices
 
 
-@dataclass(frozen=True, slots=True)
-class HostCell:
+class HostCell(NamedTuple):
     """One cell, without what is kept for the host. Memory in MiB."""
 
     id: int
@@ -24,11 +22,11 @@ class HostCell:
     """CPUs that one guest each gets."""
     reserved_cpus: int = 0
     memory_mib: int = 0
-    pages_mib: Mapping[int, int] = field(default_factory=dict)
+    pages_mib: Mapping[int, int] = {}
     """Memory in huge pages, by their size in KiB."""
     cores: tuple[Core, ...] = ()
     """Cores with dedicated CPUs, with all these."""
-    distances: Mapping[int, int] = field(default_factory=dict)
+    distances: Mapping[int, int] = {}
     package: int | None = None
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from compute_agent import errors
@@ -18,8 +17,7 @@ MOST_ROOTS: Final = 50
 """Hosts in one question; of more, all are asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReport:
+class AgentReport(NamedTuple):
     """The last report of the agent of one host.
 
     :ivar at: seconds since 1970, by placement's clock.

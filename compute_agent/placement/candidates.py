@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
@@ -151,7 +150,7 @@ class Candidates:
         request = self._supposed("/make_room", question, response_schemas.ROOM)
         # beside its search, placement may have to wait for others and to read all allocations
         seconds = 60.0 + float(question.get("time_limit", 0))
-        request = replace(request, good=(200, 400), timeout=(10.0, seconds))
+        request = request._replace(good=(200, 400), timeout=(10.0, seconds))
         response = self._connection.call(request)
         if response.status == 400:
             raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")

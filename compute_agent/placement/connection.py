@@ -19,7 +19,7 @@ import uuid as uuidlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from compute_agent import errors
@@ -232,7 +232,7 @@ class Connection:
         """
         tally = _tally.get()
         global_id = tally.global_request_id if tally else new_global_request_id()
-        request = replace(request, global_request_id=global_id)
+        request = request._replace(global_request_id=global_id)
         repeats = request.method != "POST" if request.repeat is None else request.repeat
         tries = 0
         while True:
@@ -284,7 +284,7 @@ class Connection:
             http__request__method=request.method,
             openstack__global_request_id=request.global_request_id or "",
         ) as span:
-            response = self.transport.send(replace(request, trace=tracing.context_to_send()))
+            response = self.transport.send(request._replace(trace=tracing.context_to_send()))
             span.set_attribute("http.response.status_code", response.status)
             span.set_attribute("openstack.request_id", response.request_id or "")
             return response

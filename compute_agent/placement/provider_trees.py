@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -22,8 +21,7 @@ class Part(Enum):
     SHARING = "sharing"
 
 
-@dataclass(frozen=True, slots=True)
-class WholeTree:
+class WholeTree(NamedTuple):
     """A provider tree at one moment.
 
     :ivar etag: of its names, parents, inventories, traits and aggregates; claims leave it alone.
@@ -38,10 +36,9 @@ class WholeTree:
     etag: str
     providers: Sequence[Mapping[str, Any]]
     sharing_providers: Sequence[Mapping[str, Any]] = ()
-    allocations: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    allocations: Mapping[str, dict[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
 class UnchangedTree:
     """The answer that the tree is still the one that the caller knows."""
 

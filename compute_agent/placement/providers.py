@@ -6,8 +6,7 @@ Every method may also raise `PlacementUnavailable` and `PlacementUnauthorized`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from compute_agent import errors
@@ -33,8 +32,7 @@ WRITE_REFUSALS: Final[Refusals] = {
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class AtGeneration(Generic[T]):
+class AtGeneration(NamedTuple, Generic[T]):
     """Something read from or written to a provider, and the provider's generation then."""
 
     generation: int

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
@@ -42,15 +41,14 @@ class ProviderConfigException(errors.InvalidConfiguration):
     """A provider config file cannot be used; the message names the file and what to change."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderConfig:
+class ProviderConfig(NamedTuple):
     """Additions to one provider, from one file. Exactly one of `uuid` and `name` is set."""
 
     source_file: str
     uuid: str | None = None
     """Canonical, or `$COMPUTE_NODE`."""
     name: str | None = None
-    inventories: Mapping[str, InventoryRecord] = field(default_factory=dict)
+    inventories: Mapping[str, InventoryRecord] = {}
     """Complete records, by class."""
     traits: tuple[str, ...] = ()
 
@@ -59,8 +57,7 @@ class ProviderConfig:
         return f"uuid {self.uuid}" if self.uuid else f"name {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class MergeResult:
+class MergeResult(NamedTuple):
     """Result of a merge.
 
     :ivar additions: of the providers of the tree, and those remembered of others; to be remembered
@@ -73,11 +70,11 @@ class MergeResult:
     :ivar uuids: the providers of the tree, with additions or without.
     """
 
-    additions: Additions = field(default_factory=dict)
-    problems: Sequence[errors.InvalidConfiguration] = ()
-    absent_providers: Sequence[str] = ()
-    kept_sentences: Sequence[str] = ()
-    uuids: frozenset[str] = frozenset()
+    additions: Additions
+    problems: Sequence[errors.InvalidConfiguration]
+    absent_providers: Sequence[str]
+    kept_sentences: Sequence[str]
+    uuids: frozenset[str]
 
 
 def merge(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import uuid as uuidlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypedDict
 
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
@@ -27,8 +26,7 @@ class Resource(NamedTuple):
     metadata: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderData:
+class ProviderData(NamedTuple):
     """One provider as it was when asked for.
 
     `generation` is `None` when it was created here and is not yet in placement;
@@ -41,10 +39,10 @@ class ProviderData:
     name: str
     generation: int | None = None
     parent_uuid: str | None = None
-    inventory: Inventory = field(default_factory=FrozenRecord)
+    inventory: Inventory = FrozenRecord()
     traits: frozenset[str] = frozenset()
     aggregates: frozenset[str] = frozenset()
-    resources: Mapping[str, frozenset[Resource]] = field(default_factory=FrozenRecord)
+    resources: Mapping[str, frozenset[Resource]] = FrozenRecord()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProviderData:
         return self

@@ -14,7 +14,6 @@ untouched by later edits of either side.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 from compute_agent.provider_tree.forest import ProviderForest
@@ -222,8 +221,9 @@ class ProviderTree(ProviderForest):
                 known_provider = known_providers.get(uuid)
                 if known_provider is None or known_provider.generation != record["generation"]:
                     merged_tree._stale[uuid] = frozenset(ASPECTS)
-                known_providers[uuid] = replace(
-                    known_provider or ProviderData(uuid, record["name"]),
+                known_providers[uuid] = (
+                    known_provider or ProviderData(uuid, record["name"])
+                )._replace(
                     name=record["name"],
                     generation=record["generation"],
                     parent_uuid=record.get("parent_provider_uuid"),
@@ -271,5 +271,5 @@ class ProviderTree(ProviderForest):
         if generation is not None and generation != provider.generation:
             updates = {**updates, "generation": generation}
         if updates:
-            self._by_uuid[provider.uuid] = replace(provider, **updates)
+            self._by_uuid[provider.uuid] = provider._replace(**updates)
         return has_changed

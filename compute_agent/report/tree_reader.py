@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.placement.connection import Retries
@@ -35,8 +34,7 @@ ALL_AGGREGATES_EVERY: Final = 12
 REFRESH_JITTER: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class TreeReader:
+class TreeReader(NamedTuple):
     """A reader that updates a `TreeCache` from placement.
 
     :ivar interval: returns the seconds between association refreshes; 0 for never.

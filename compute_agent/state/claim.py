@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 from compute_agent.state.shapes import (
@@ -50,8 +49,7 @@ class ClaimedCell(NamedTuple):
         return cls(**{**document, **lists})
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """The amounts, units and cells that one consumer holds on a node of this agent.
 
     :param consumer: the instance, or the migration that holds its resources from before the move.
@@ -70,14 +68,15 @@ class Claim:
     instance: str
     claimed_at: float
     units: tuple[AssignedUnit, ...] = ()
-    providers_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    providers_of: Mapping[str, tuple[str, ...]] = {}
     migration: str = ""
     cells: tuple[ClaimedCell, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the claim as plain JSON types."""
         return {
-            **asdict(self),
+            **self._asdict(),
+            "amounts": {uuid: dict(amounts) for uuid, amounts in self.amounts.items()},
             "units": [unit._asdict() for unit in sorted(self.units)],
             "cells": [cell._asdict() for cell in self.cells],
             "providers_of": {group: list(uuids) for group, uuids in self.providers_of.items()},

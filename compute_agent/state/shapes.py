@@ -10,9 +10,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 SHOWN: Final = 60
 """Characters of a value, or of a key, that go into a message."""
@@ -26,8 +25,7 @@ Check: TypeAlias = Callable[[Any], str | None]
 """Returns `None` for a value that fits, else the fault, to be appended to the value's place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """The shape of one kind of document.
 
     :ivar words: the document in words, for messages.

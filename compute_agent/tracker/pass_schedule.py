@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 NEVER = math.inf
 
@@ -24,8 +25,7 @@ class _Turn:
     ended_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PassRequest:
+class PassRequest(NamedTuple):
     """A pass that was asked for: one that begins after the request."""
 
     node: str

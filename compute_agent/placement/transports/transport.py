@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from compute_agent import errors
@@ -43,8 +43,7 @@ def version_text(version: Microversion) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request to placement, and what an answer to it means.
 
     :ivar path: path and query string, quoted, starting with `/`.
@@ -71,13 +70,13 @@ class Request:
     global_request_id: str | None = None
     timeout: Timeout | None = None
     extensions: Microversion | Literal["latest"] | None = None
-    own_headers: Mapping[str, str] = field(default_factory=dict)
-    trace: Mapping[str, str] = field(default_factory=dict)
+    own_headers: Mapping[str, str] = MappingProxyType({})
+    trace: Mapping[str, str] = MappingProxyType({})
     doing: str = ""
     shape: Shape | None = None
     good: Collection[int] = ()
     error: Refused = errors.PlacementError
-    refusals: Refusals = field(default_factory=dict)
+    refusals: Refusals = MappingProxyType({})
     repeat: bool | None = None
 
     def __str__(self) -> str:
@@ -172,8 +171,7 @@ def make_response(status: int, headers: Iterable[tuple[str, str]], text: str) ->
     return Response(status, lowered_headers, body, text)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOnlyTransport:
+class ReadOnlyTransport(NamedTuple):
     """Lets reads through and refuses writes: what shows a plan cannot carry it out by accident."""
 
     inner: Transport

@@ -63,7 +63,13 @@ class ScriptedPass:
         tree = ProviderTree()
         tree.new_root(target.name, target.uuid, 1)
         return Proposal(
-            tree, tree.snapshot(), None, None, MergeResult(), target.uuid, list(self.problems)
+            tree,
+            tree.snapshot(),
+            None,
+            None,
+            MergeResult({}, (), (), (), frozenset()),
+            target.uuid,
+            list(self.problems),
         )
 
     def flush(self, _proposal: Proposal) -> list[Any]:
