@@ -321,8 +321,8 @@ class Agent:
             )
         self._manager.watchdog()
         self._follow_hypervisor(node, result)
-        if self._parts.board.state_trouble is not None:
-            self._parts.ledger.probe()
+        for file in self._parts.board.state_files:
+            file.try_again()
         uuid = self.tracker.nodes().get(node)
         if result.completed and uuid is not None:
             self._auditor.after_pass(node, uuid)

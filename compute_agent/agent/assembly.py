@@ -195,7 +195,8 @@ def build(
         conf, transport or KeystoneTransport.from_conf(conf), board, read_only=read_only
     )
     ledger = Ledger(state_path, read_only=read_only)
-    ledger.on_saved = history.on_saved = board.state_is
+    if history.file is not None:
+        board.state_files = (*ledger.files, history.file)
     _set_sources(driver, report, ledger, read_only=read_only)
     merger = ProviderConfigMerger(
         provider_config_location(conf), ledger, lambda uuid: usage_of(report, uuid)

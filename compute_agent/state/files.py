@@ -14,9 +14,10 @@ import json
 import logging
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compute_agent import errors
 from compute_agent.state import documents
@@ -92,14 +93,14 @@ def prepare_directory(path: Path) -> None:
         ) from error
 
 
-def probe(directory: Path) -> None:
-    """Write a file of one block and remove it again.
+def probe(directory: Path, size: int = 4096) -> None:
+    """Write a file of so many bytes, one block, and remove it again.
 
     :raises OSError: it cannot be written.
     """
     path = _temporary(directory / "probe")
     try:
-        write_new(path, bytes(4096), 0o600)
+        write_new(path, bytes(size), 0o600)
     finally:
         _remove(path)
 
@@ -172,15 +173,26 @@ def set_aside(path: Path) -> Path:
     return broken_path
 
 
+class WriteFailure(NamedTuple):
+    """A document that could not be written, since when, and how often that was tried."""
+
+    why: str
+    since: float
+    tries: int
+    size: int
+
+
 class StateFile:
     """One JSON document in the state directory, with a version and a checksum.
 
     :param shape: of the document.
+    :ivar failure: None where the last document was written, or one of its size would be now.
     """
 
     def __init__(self, path: Path, shape: Shape) -> None:
         self.path = path
         self._shape = shape
+        self.failure: WriteFailure | None = None
 
     def load(self) -> dict[str, Any]:
         """Return the document, empty without a file.
@@ -221,6 +233,29 @@ class StateFile:
         """
         envelope = {"version": VERSION, "sha256": _checksum(document), "state": document}
         content = json.dumps(envelope, indent=1, sort_keys=True).encode() + b"\n"
+        try:
+            self._replace(content)
+        except StateUnusable as error:
+            self._record_failure(str(error), len(content))
+            raise
+        self.failure = None
+
+    def try_again(self) -> None:
+        """Find out whether a document as large as the one that failed would be written now."""
+        if (failure := self.failure) is None or failure.size > documents.MAX_BYTES:
+            return
+        try:
+            probe(self.path.parent, failure.size)
+        except OSError:
+            self._record_failure(failure.why, failure.size)
+        else:
+            self.failure = None
+
+    def _record_failure(self, why: str, size: int) -> None:
+        before = self.failure or WriteFailure(why, time.time(), 0, size)
+        self.failure = WriteFailure(why, before.since, before.tries + 1, size)
+
+    def _replace(self, content: bytes) -> None:
         if len(content) > documents.MAX_BYTES:
             raise StateUnusable(
                 f"The state file {self.path} cannot be written: it would have {len(content)} "

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from compute_agent.state import files
 from compute_agent.state.claim import Claim, claims_by_consumer
-from compute_agent.state.files import StateFile, StateUnusable
+from compute_agent.state.files import StateFile
 from compute_agent.state.shapes import (
     AMOUNTS,
     BOOLEAN,
@@ -81,8 +79,6 @@ class Ledger:
         self._mutex = threading.Lock()
         self.revision = 0
         """Counts the changes since this object was made."""
-        self.on_saved: Callable[[str], None] = lambda _why: None
-        """Called after a write, with why it failed; empty: it did not."""
         self._providers_file = StateFile(state_path / "ledger.json", PROVIDERS)
         self._additions_file = StateFile(state_path / "provider-config.json", ADDITIONS)
         self._service_file = StateFile(state_path / "service.json", SERVICE)
@@ -102,6 +98,14 @@ class Ledger:
             consumer: Claim.of(document)
             for consumer, document in self._claims_file.load().get("claims", {}).items()
         }
+
+    @property
+    def files(self) -> tuple[StateFile, ...]:
+        """The files, each with the failure of its last write."""
+        return (
+            *(self._providers_file, self._additions_file, self._service_file),
+            *(self._claims_file, self._nodes_file, self._faults_file),
+        )
 
     def owns(self, uuid: str) -> bool:
         """Return whether this agent created the provider, or took it over."""
@@ -226,22 +230,10 @@ class Ledger:
         with self._mutex:
             self._save_service(state)
 
-    def probe(self) -> None:
-        """Find out whether the directory can be written again, after a write that failed."""
-        with suppress(OSError):
-            files.probe(self._claims_file.path.parent)
-            self.on_saved("")
-
     def _save(self, file: StateFile, document: Mapping[str, Any]) -> None:
         self.revision += 1
-        if self._read_only:
-            return
-        try:
+        if not self._read_only:
             file.save(document)
-        except StateUnusable as error:
-            self.on_saved(str(error))
-            raise
-        self.on_saved("")
 
     def _save_service(self, state: ServiceState) -> None:
         document: dict[str, Any] = {

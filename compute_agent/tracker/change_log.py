@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -57,10 +57,8 @@ class ChangeHistory:
     """
 
     def __init__(self, state_path: Path | None = None) -> None:
-        self.on_saved: Callable[[str], None] = lambda _why: None
-        """Called after a write, with why it failed; empty: it did not."""
         self._mutex = threading.Lock()
-        self._file = None if state_path is None else StateFile(state_path / FILE, SHAPE)
+        self.file = None if state_path is None else StateFile(state_path / FILE, SHAPE)
         self._changes: deque[PastChange] = deque(self._kept_changes(), maxlen=LENGTH)
         self._losses: dict[tuple[str, str, str | None], PastChange] = {}
 
@@ -75,19 +73,16 @@ class ChangeHistory:
                 self._losses.pop(key, None)
                 if change.is_loss:
                     self._losses[key] = past
-            if self._file is None:
+            if self.file is None:
                 return
             try:
-                self._file.save({"changes": [past._asdict() for past in self._changes]})
+                self.file.save({"changes": [past._asdict() for past in self._changes]})
             except StateUnusable as error:
                 LOG.warning("The last changes will not survive a restart: %s", error)
-                self.on_saved(str(error))
-            else:
-                self.on_saved("")
 
     def _kept_changes(self) -> list[PastChange]:
         try:
-            document = {} if self._file is None else self._file.load()
+            document = {} if self.file is None else self.file.load()
         except StateUnusable as error:
             LOG.warning("The last changes before this start are not known: %s", error)
             return []

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +24,7 @@ from compute_agent.virt.layout.application import UNHEALTHY
 if TYPE_CHECKING:
     from compute_agent.discovery.bounded_calls import HungCall
     from compute_agent.provider_tree import ProviderTree
+    from compute_agent.state.files import StateFile
 
 
 NODES_NAMED = 5
@@ -59,8 +60,7 @@ class InventoryStatus(NamedTuple):
     reserved: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(NamedTuple):
     """One node as the status document shows it."""
 
     name: str
@@ -72,7 +72,7 @@ class NodeStatus:
     last_pass: PassOutcome | None = None
     last_success: float | None = None
     trouble: Trouble | None = None
-    drift: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    drift: Mapping[str, Sequence[str]] = {}
     """Consumers about which the host and placement disagree, by kind; one that cannot be found out
     is left out."""
     orphans_unknown: str = ""
@@ -81,7 +81,7 @@ class NodeStatus:
     """What of the report is not what it should be, by the driver."""
     gpus: Sequence[Mapping[str, Any]] = ()
     """Facts about GPUs that are no inventory, by the driver."""
-    inventories: Mapping[str, InventoryStatus] = field(default_factory=dict)
+    inventories: Mapping[str, InventoryStatus] = {}
     """What the node reports, by resource class: the sums over its tree."""
     faulty: Sequence[str] = ()
     """The names of providers of devices that are marked as broken."""
@@ -154,8 +154,8 @@ class StatusBoard:
         self._nodes: dict[str, NodeStatus] = {}
         self.search_trouble: Trouble | None = None
         """Why the nodes of this host cannot be found; None: they can."""
-        self.state_trouble: Trouble | None = None
-        """Why the state directory cannot be written; None: the last write succeeded."""
+        self.state_files: Sequence[StateFile] = ()
+        """The files of the state directory, each with the failure of its last write."""
         self.placement = PlacementStatus()
         """Whether placement answers."""
         self._counters = Counters()
@@ -175,14 +175,14 @@ class StatusBoard:
             known_status = self._nodes.get(name)
             if known_status is None:
                 known_status = NodeStatus(name=name, uuid=uuid, **self._availability)
-            self._nodes[name] = replace(known_status, uuid=uuid, **changes)
+            self._nodes[name] = known_status._replace(uuid=uuid, **changes)
 
     def set_availability(self, *, is_enabled: bool, reason: str) -> None:
         """Record whether new instances are allowed on the host, for present and later nodes."""
         with self._mutex:
             self._availability = {"enabled": is_enabled, "disabled_reason": reason}
             self._nodes = {
-                name: replace(node, **self._availability) for name, node in self._nodes.items()
+                name: node._replace(**self._availability) for name, node in self._nodes.items()
             }
 
     def forget_node(self, name: str) -> None:
@@ -223,12 +223,12 @@ class StatusBoard:
             bus = self.bus if self.bus.state is state else BusStatus(state, time.time())
             self.bus = bus._replace(why=why)
 
-    def state_is(self, why: str) -> None:
-        """Record whether the state directory takes what is written, and why not."""
-        with self._mutex:
-            before = self.state_trouble
-            since, seen = (before.since, before.seen) if before else (time.time(), 0)
-            self.state_trouble = Trouble("not written", why, since, seen + 1) if why else None
+    @property
+    def state_trouble(self) -> Trouble | None:
+        """What the first state file that cannot be written failed with; None: all are written."""
+        failures = [file.failure for file in self.state_files if file.failure is not None]
+        first = min(failures, key=lambda failure: failure.since, default=None)
+        return first and Trouble("not written", first.why, first.since, first.tries)
 
     def count_pass(self, outcome: str, seconds: float) -> None:
         """Count a pass that ended, however."""
@@ -382,7 +382,7 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:
     return {
-        **asdict(node),
+        **node._asdict(),
         "last_success": _text(node.last_success),
         "last_pass": node.last_pass and _dated(node.last_pass),
         "trouble": node.trouble and _dated(node.trouble),

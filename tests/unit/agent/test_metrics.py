@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import resource
+from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
@@ -12,6 +14,8 @@ from compute_agent.agent import metrics
 from compute_agent.daemon.bus_state import BusState
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.state.files import StateUnusable
+from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import (
     FeedState,
     StatusBoard,
@@ -71,11 +75,28 @@ def test_the_version_and_the_offset_of_the_clock_are_shown(board: StatusBoard) -
     assert value(board, "clock_offset_seconds") == -2.5
 
 
-def test_a_state_that_is_not_written_is_shown_until_it_is(board: StatusBoard) -> None:
-    board.state_is("no space")
-    assert value(board, "state_written") == 0
-    assert "; state not written since " in board.summary()
-    board.state_is("")
+def test_a_state_file_that_is_not_written_is_shown_until_it_can_be(
+    board: StatusBoard, tmp_path: Path
+) -> None:
+    ledger = Ledger(tmp_path)
+    board.state_files = ledger.files
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, limits[1]))
+    try:
+        with pytest.raises(StateUnusable, match="ledger"):
+            ledger.remember_providers([f"provider-{number}" for number in range(10_000)])
+        # a smaller file, and a block, still have room
+        ledger.set_service_state(ServiceState(enabled=False))
+        for file in ledger.files:
+            file.try_again()
+        assert value(board, "state_written") == 0
+        assert "; state not written since " in board.summary()
+        assert board.state_trouble is not None
+        assert (board.state_trouble.seen, "ledger.json" in board.state_trouble.message) == (2, True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for file in ledger.files:
+        file.try_again()
     assert value(board, "state_written") == 1
 
 
