@@ -1,7 +1,11 @@
-"""Parts of the software that not every host has, by the extras of the Python package."""
+"""Parts of the software that not every host has, and packages that are not used where they are."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 from compute_agent import errors
@@ -23,3 +27,18 @@ def require(extra: str, purpose: str, *modules: str, package: str = "") -> None:
             f"compute-agent does not have. Install it with: {install_command(extra)}"
             f"{package and f' (beside the Debian packages: apt install {package})'}"
         )
+
+
+@contextlib.contextmanager
+def without(*modules: str) -> Iterator[None]:
+    """Import as if these modules were not installed, which libraries load for what nobody uses."""
+    hidden_modules = [module for module in modules if module not in sys.modules]
+    # for an entry of None an import fails
+    sys.modules.update(dict.fromkeys(hidden_modules))  # type: ignore[arg-type]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for module in hidden_modules:
+            del sys.modules[module]

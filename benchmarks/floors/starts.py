@@ -49,9 +49,9 @@ environ = {
 list(application(environ, lambda status, headers, error=None: None))
 """
 _AGENT: Final = """
-import compute_agent.cmd.agent.main
-from compute_agent.daemon import garbage_collection
-with garbage_collection.pause():
+from compute_agent import extras
+from compute_agent.cmd.agent.main import UNUSED
+with extras.without(*UNUSED):
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """
 _PROGRAM: Final = f"{WITHOUT_EXTRAS}from compute_agent.cmd.agent.main import main\nsys.exit(main())"

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-from collections.abc import Iterator
 from typing import Final
 
 YOUNG: Final = 50_000
 """New containers after which the young ones are walked: an answer about thousands of hosts."""
-
-
-@contextlib.contextmanager
-def pause() -> Iterator[None]:
-    """Walk nothing while modules are imported, nearly all of which stays.
-
-    It takes a quarter of the time of a start.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def keep_what_is_loaded() -> None:

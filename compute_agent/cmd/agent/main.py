@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from compute_agent import __version__, errors
+from compute_agent import __version__, errors, extras
 from compute_agent.cmd import program
 from compute_agent.cmd.output import JSON
 from compute_agent.cmd.trees.form import FORM_OPTIONS
@@ -17,6 +17,8 @@ from compute_agent.programs.arguments import Argument
 from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
 
 PROGRAM = "compute-agent"
+UNUSED: Final = ("charset_normalizer", "chardet")
+"""Of requests, which would guess encodings; what placement and Keystone answer is UTF-8. 3 MiB."""
 _NODE: Final = "--node NODE  only this node; default: all"
 
 
@@ -176,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(namespace: argparse.Namespace) -> int:
     """Run the agent until it is stopped."""
-    with garbage_collection.pause():
+    with extras.without(*UNUSED):
         from compute_agent import conf as agent_conf
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent
