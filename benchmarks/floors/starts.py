@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,10 +68,10 @@ def rows(*, quick: bool) -> Iterator[Row]:
             ours(directory / "server", f"sqlite:///{directory}/server.db", 1) as server,
             _agent(server, directory / "minutes", 60) as agent,
         ):
-            alone = _IdleAgent(agent)
+            alone = _IdleAgent(agent, 1 if quick else 4)
             yield from _starts(directory, 1 if quick else 9)
             yield from _quiet_pass(server, directory / "seconds")
-            yield from alone.rows(65.0 if quick else 245.0)
+            yield from alone.rows()
 
 
 def _starts(directory: Path, runs: int) -> Iterator[Row]:
@@ -143,23 +144,29 @@ def _workers(directory: Path, floor_cpu: float, published_mib: float) -> Iterato
 
 
 class _IdleAgent:
-    """An agent that is left alone from now on, but for a pass a minute."""
+    """An agent that is left alone from now on, but for a pass a minute.
 
-    def __init__(self, agent: psutil.Process) -> None:
+    :param minutes: of which each has one pass, wherever in it the window begins.
+    """
+
+    def __init__(self, agent: psutil.Process, minutes: int) -> None:
         self._agent = agent
-        self._began = time.monotonic()
+        self._minutes = minutes
         self._asleep, self._cpu = _sleeps(agent.pid), cpu_seconds(agent.pid)
+        self._window = threading.Timer(60.0 * minutes, self._end)
+        self._window.start()
 
-    def rows(self, seconds: float) -> Iterator[Row]:
-        """Say what it has done, when so many seconds have passed at least."""
-        time.sleep(max(0.0, self._began + seconds - time.monotonic()))
-        minutes = (time.monotonic() - self._began) / 60
-        asleep = _sleeps(self._agent.pid) - self._asleep
-        cpu = cpu_seconds(self._agent.pid) - self._cpu
-        memory = self._agent.memory_full_info()
-        runs = f"{minutes:.1f} minutes"
-        yield Row("agent: idle", "wakeups/min", asleep / minutes, most=12.0, runs=runs)
-        yield Row("agent: idle", "CPU ms/min", 1000 * cpu / minutes, runs=runs)
+    def _end(self) -> None:
+        self._asleep = _sleeps(self._agent.pid) - self._asleep
+        self._cpu = cpu_seconds(self._agent.pid) - self._cpu
+
+    def rows(self) -> Iterator[Row]:
+        """Say what it has done, when the time is over."""
+        self._window.join()
+        memory, minutes = self._agent.memory_full_info(), self._minutes
+        runs = f"{minutes} min"
+        yield Row("agent: idle", "wakeups/min", self._asleep / minutes, most=12.0, runs=runs)
+        yield Row("agent: idle", "CPU ms/min", 1000 * self._cpu / minutes, runs=runs)
         yield Row("agent: idle", "MiB", memory.rss / 2**20, most=40.0, runs=runs)
         yield Row("agent: idle, memory of its own", "MiB", memory.uss / 2**20, runs=runs)
 
