@@ -1,52 +1,5 @@
 """Errors that the agent and the scheduler raise on purpose, in one tree.
 
-    ComputeAgentError
-      InvalidConfiguration                 # an option, file or combination the operator must change
-        InvalidNodeConfiguration           # the node's identity is contradictory or lost
-        ProviderConfigConflict             # provider.yaml against what the agent or others own
-      InvalidInput                         # a driver's facts lack something mandatory
-      VirtDriverNotReady                   # the hypervisor is not there yet; try next period
-      HypervisorUnavailable                # the connection to the hypervisor was lost
-      InstancesUnknown                     # the driver cannot list the guests that run here
-      ComputeHostNotFound                  # the driver does not know the node named
-      ComputeNodeBusy                      # a pass of the node does not end; ask again later
-      ComputeResourcesUnavailable          # a claim on this host cannot be satisfied
-        FitUndecided                       # it would take too long to decide whether it can be
-      AssignedResourceNotFound             # a named resource given to a guest is gone
-      ReshapeNeeded                        # a driver's signal, not an error of placement
-      PlacementError
-        PlacementUnavailable               # refused, reset, timeout, 429, 5xx
-          PlacementAPIConnectFailure
-            PlacementAnswerRefused         # too large, too deep, too slow, or a redirect elsewhere
-        PlacementUnauthorized              # 401, 403, no endpoint, no auth plugin, no discovery
-        ResourceProviderUpdateFailed       # base of all that a flush may raise
-          ResourceProviderSyncFailed       # several of the others, collected
-          ResourceProviderCreationFailed
-          ResourceProviderDeletionFailed
-          ResourceProviderInUse
-          InventoryInUse
-          InvalidResourceClass
-          InvalidInventory
-          TraitCreationFailed
-          TraitRetrievalFailed
-          ResourceProviderRetrievalFailed
-          ResourceProviderAggregateRetrievalFailed
-          ResourceProviderTraitRetrievalFailed
-          ResourceProviderInventoryRetrievalFailed
-          PlacementTooOld                  # a microversion that is needed is not offered
-        ResourceProviderUpdateConflict     # another writer was first; re-read and repeat
-        PlacementReshapeConflict           # the same for a reshape
-        ReshapeFailed                      # fatal on startup
-        ResourceProviderAllocationRetrievalFailed
-        ConsumerAllocationRetrievalFailed
-        AllocationUpdateFailed
-          HoldsAnother                     # a consumer that is claimed for holds something else
-        AllocationMoveFailed
-        AllocationDeleteFailed
-        ResourceProviderNotFound
-        AllocationCandidateRetrievalFailed # the question about candidates was refused
-        UsageRetrievalFailed
-
 Every message names what was being done, to what, what came back, and, where there is one, the way
 out.
 """
@@ -167,7 +120,7 @@ class PlacementError(ComputeAgentError):
 
 
 class PlacementUnavailable(PlacementError):
-    """Placement, or what stands before it, cannot answer now."""
+    """Placement, or what stands before it, cannot answer now: no connection, 429, 5xx."""
 
 
 class PlacementAPIConnectFailure(PlacementUnavailable):
@@ -182,7 +135,7 @@ class PlacementAnswerRefused(PlacementAPIConnectFailure):
 
 
 class PlacementUnauthorized(PlacementError):
-    """Credentials, role, catalogue or auth options are wrong."""
+    """Credentials, role, catalogue or auth options are wrong: 401, 403, or no endpoint."""
 
 
 class ResourceProviderUpdateFailed(PlacementError):
@@ -284,30 +237,11 @@ class ReshapeFailed(PlacementError):
     """Inventory and its allocations cannot be moved to their new place.
 
     :param error: what went wrong, naming consumer and provider where they are known.
+    :param answer: as `PlacementError` has it.
     """
 
-    def __init__(
-        self,
-        error: str,
-        *,
-        status: int | None = None,
-        code: str | None = None,
-        detail: str = "",
-        request_id: str | None = None,
-        method: str | None = None,
-        path: str | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(
-            f"The reshape failed: {error}",
-            status=status,
-            code=code,
-            detail=detail,
-            request_id=request_id,
-            method=method,
-            path=path,
-            retry_after=retry_after,
-        )
+    def __init__(self, error: str, **answer: Any) -> None:
+        super().__init__(f"The reshape failed: {error}", **answer)
         self.error = error
 
 

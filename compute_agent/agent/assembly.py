@@ -13,8 +13,8 @@ from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.host_view import CellPolicy, HostNetworks
 from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.conf.compute import provider_config_location
-from compute_agent.conf.files.places import naming_places
 from compute_agent.conf.networks import physnet_group
+from compute_agent.conf.places import naming_places
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.instances.source import check_healing
 from compute_agent.drift.repair import HealedKinds

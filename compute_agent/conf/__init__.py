@@ -14,27 +14,22 @@ from oslo_config import cfg
 
 from compute_agent import errors
 from compute_agent.conf import (
+    accepted,
     compute,
     compute_agent,
     default,
     devices,
-    gpu,
-    host,
     libvirt,
     networks,
-    nic,
-    pci,
     scheduler,
     services,
-    upgrade_levels,
 )
-from compute_agent.conf.files import accepted
 from compute_agent.programs import option_values, tracing
 from compute_agent.programs.option_values import sentence, wrong_values
 
 _TABLES: Final[tuple[Mapping[str, list[cfg.Opt]], ...]] = (
-    *(module.OPTIONS for module in (default, compute_agent, compute, host, gpu, nic, libvirt)),
-    *(module.OPTIONS for module in (accepted, devices, pci, scheduler, upgrade_levels, networks)),
+    *(module.OPTIONS for module in (default, compute_agent, compute, devices, libvirt)),
+    *(module.OPTIONS for module in (accepted, scheduler, networks)),
     {tracing.GROUP: tracing.OPTS},
 )
 """Options by group, of each module. A group with <> in its name stands for several, which are

@@ -1,4 +1,4 @@
-"""Options of group DEFAULT: the service, its passes, reserves and overcommit of the host."""
+"""Options of groups DEFAULT, host and upgrade_levels: service, passes, reserves, overcommit."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ gets {initial}.
 _INITIAL_RATIO_HELP = """
 Overcommit ratio of {what} ({rc}) for a provider that has no inventory of it in
 placement yet. Used only if {option} is unset or 0.0.
+"""
+
+_LEVEL_HELP = """
+Maximum version of calls to {what}, such as {version}. Set it while some of them are
+older than the caller. Unset or auto: no limit. Names of OpenStack releases are
+accepted and set no limit.
 """
 
 
@@ -242,7 +248,29 @@ unit. May be given several times.
 Former name of [compute]cpu_shared_set: host CPUs for guests, for example 4-12,^8,15.
 """,
         ),
-    ]
+    ],
+    "host": [
+        cfg.StrOpt(
+            "sysfs_root",
+            default="/sys",
+            help="""
+Directory that is read as /sys. Set it to a directory of a captured machine to report that
+machine.
+""",
+        ),
+        cfg.StrOpt(
+            "procfs_root",
+            default="/proc",
+            help="""
+Directory that is read as /proc. Set it to a directory of a captured machine to report that
+machine.
+""",
+        ),
+    ],
+    "upgrade_levels": [
+        cfg.StrOpt("compute", help=_LEVEL_HELP.format(what="agents", version="1.0")),
+        cfg.StrOpt("scheduler", help=_LEVEL_HELP.format(what="schedulers", version="4.5")),
+    ],
 }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
-from compute_agent.conf.files import numa_node_override
+from compute_agent.conf.devices import override_text
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
 from compute_agent.daemon.bus_state import fault_of
@@ -241,7 +241,7 @@ def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
             text = f"the NUMA node of {kind} {', '.join(silent)} is not known"
             cells: dict[str, int | str] = dict(override.items())
             cells.update(dict.fromkeys(silent, NODE))
-            setting = Setting(kind, numa_node_override.NAME, numa_node_override.value_of(cells))
+            setting = Setting(kind, "numa_node_override", override_text(cells))
             yield Diagnosis(Level.WARNING, "NUMA", text, setting)
 
 

@@ -20,7 +20,7 @@ from keystoneauth1 import token_endpoint
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
 from compute_agent.conf import services
-from compute_agent.conf.files.places import missing_files
+from compute_agent.conf.places import missing_files
 from compute_agent.placement.transports.known_way import KnownWay
 from compute_agent.placement.transports.transport import Request, Response, Timeout
 

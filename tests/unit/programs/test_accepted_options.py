@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.conf.files import accepted
+from compute_agent.conf import accepted
 from placement_server import conf as server_conf
 from placement_server.conf import published
 

@@ -1,1 +1,0 @@
-"""Configuration files: places of options, forms of values, options that nothing reads."""
