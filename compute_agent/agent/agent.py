@@ -26,7 +26,7 @@ from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.daemon import signals
-from compute_agent.daemon.bus_state import BusState
+from compute_agent.daemon.message_bus import BusState
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
 from compute_agent.programs.systemd import ServiceManager
@@ -97,7 +97,11 @@ class Agent:
         )
         self._auditor = parts.auditor(self._claims)
         if remedies is not None:
-            self._heal_drift(remedies)
+            healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.record_healed)
+            self._auditor.on_drift = healing.take_over
+            self._nodes.departures.on_holders = lambda node, root, holders: healing.take_over(
+                node, root, Drift(orphans=holders)
+            )
         parts.board.on_answer = self._manager.watchdog
         connection = parts.report.placement.connection
         parts.board.hung_calls = lambda: (*parts.driver.hung_calls(), *connection.hanging())
@@ -114,14 +118,6 @@ class Agent:
         )
         parts.report.placement.trees.own_report = OwnReport(
             parts.setup.place, parts.board, parts.options, self.commands.cores
-        )
-
-    def _heal_drift(self, remedies: Callable[[], AbstractContextManager[Remedies]]) -> None:
-        """Hand what audits and departed nodes find over to healing."""
-        healing = DriftHealing(remedies, self._parts.wanted_healing, self._auditor.record_healed)
-        self._auditor.on_drift = healing.take_over
-        self._nodes.departures.on_holders = lambda node, root, holders: healing.take_over(
-            node, root, Drift(orphans=holders)
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -239,11 +235,14 @@ class Agent:
         if self._follower is not None:
             self._follower.start()
         self._stop.wait()
-        self._stop_serving()
+        self._loop.stop()
+        self._loop.join()
+        if self._rpc is not None:
+            self._rpc.stop()
 
     def _watch_hardware(self) -> None:
         try:
-            self._parts.driver.watch(self._hardware_changed)
+            self._parts.driver.watch(lambda what: self._pass_now(f"event: {what}"))
         except Exception as error:
             LOG.warning(
                 "The driver cannot report changes of the hardware, so only periodic passes find "
@@ -251,10 +250,6 @@ class Agent:
                 error,
                 exc_info=True,
             )
-
-    def _hardware_changed(self, what: str) -> None:
-        LOG.debug("The hardware changed: %s.", what)
-        self._pass_now(f"event: {what}")
 
     def _pass_now(self, reason: str, node: str | None = None) -> None:
         self._schedule.trigger(reason, node)
@@ -270,13 +265,6 @@ class Agent:
     def _placement_changed(self, node: str) -> None:
         self._parts.report.written_elsewhere(self.tracker.nodes().get(node, ""))
         self._pass_now("a change in placement", node)
-
-    def _stop_serving(self) -> None:
-        """Finish the running passes, then leave the bus."""
-        self._loop.stop()
-        self._loop.join()
-        if self._rpc is not None:
-            self._rpc.stop()
 
     def _asked_to_stop(self) -> None:
         if self._stop.is_set():

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
@@ -31,41 +30,6 @@ LOG = logging.getLogger(__name__)
 AUTOMATIC = "AUTO: "
 HYPERVISOR = f"{AUTOMATIC}the hypervisor cannot be asked"
 BUILDS = f"{AUTOMATIC}builds fail"
-
-
-@dataclass(slots=True)
-class FailedBuilds:
-    """Builds that failed since the last that succeeded: one per instance, with its image.
-
-    Failures of a single image speak against the image, not against the host.
-    """
-
-    images: dict[str, str] = field(default_factory=dict)
-    """Instance to image; empty where the image is not known."""
-
-    def add(self, instance: str, image: str) -> None:
-        """Take note of one that failed."""
-        self.images[instance] = image
-
-    def speak_against_the_host(self, threshold: int) -> bool:
-        """Whether as many failed as are tolerated; `threshold` 0: never."""
-        known_images = set(self.images.values()) - {""}
-        one_image = len(known_images) == 1 and "" not in self.images.values()
-        return 0 < threshold <= len(self.images) and not one_image
-
-
-def after_cause(state: ServiceState, reason: str) -> ServiceState:
-    """Return the state when the agent has a reason of its own to disable the host."""
-    if not state.enabled:
-        return state
-    return ServiceState(enabled=False, reason=reason, automatic=True)
-
-
-def after_cure(state: ServiceState, reason: str) -> ServiceState:
-    """Return the state when what `reason` begins with is over."""
-    if state.enabled or not state.automatic or not state.reason.startswith(reason):
-        return state
-    return ServiceState(enabled=True)
 
 
 class Availability:
@@ -94,7 +58,8 @@ class Availability:
         self._roots = roots
         self._threshold = threshold
         self._clock = clock
-        self._failed_builds = FailedBuilds()
+        self._failed_builds: dict[str, str] = {}
+        """Image by instance whose build failed since the last that succeeded; empty: not known."""
         # builds of before a restart are not known: only what is claimed from now on counts
         self._last_failure = clock()
         self.show()
@@ -106,39 +71,38 @@ class Availability:
     @property
     def failed_builds(self) -> int:
         """Builds that failed since the last that succeeded."""
-        return len(self._failed_builds.images)
+        return len(self._failed_builds)
 
     def set_by_operator(self, is_enabled: bool, reason: str) -> None:
         """Enable or disable, over restarts."""
         if is_enabled:
-            self._failed_builds = FailedBuilds()
+            self._failed_builds.clear()
         self._change_state(ServiceState(is_enabled, "" if is_enabled else reason))
 
     def hypervisor_is_away(self, why: str) -> None:
         """Disable the host, if it is enabled, until the hypervisor is back."""
-        self._change_state(after_cause(self.state(), f"{HYPERVISOR}: {why}"))
+        self._disable(f"{HYPERVISOR}: {why}")
 
     def hypervisor_is_back(self) -> None:
         """Enable the host, if it was disabled because the hypervisor was away."""
-        self._change_state(after_cure(self.state(), HYPERVISOR))
+        self._undo(HYPERVISOR)
 
     def build_failed(self, instance: str, image: str, why: str) -> None:
-        """Disable the host, if it is enabled, when too many builds failed in a row."""
-        self._failed_builds.add(instance, image)
+        """Disable the host, if it is enabled, when too many builds failed in a row.
+
+        Failures of a single image speak against the image, not against the host.
+        """
+        self._failed_builds[instance] = image
         self._last_failure = self._clock()
         LOG.warning("The build of instance %s failed: %s", instance, why)
-        if self._failed_builds.speak_against_the_host(self._threshold()):
-            count = len(self._failed_builds.images)
-            self._change_state(
-                after_cause(self.state(), f"{BUILDS}: {count} in a row, the last with: {why}")
-            )
+        count, images = len(self._failed_builds), set(self._failed_builds.values())
+        if 0 < self._threshold() <= count and (len(images) > 1 or "" in images):
+            self._disable(f"{BUILDS}: {count} in a row, the last with: {why}")
 
     def waits_for_a_build(self) -> bool:
         """Whether a build that succeeds would change anything."""
         state = self.state()
-        return bool(self._failed_builds.images) or (
-            state.automatic and state.reason.startswith(BUILDS)
-        )
+        return bool(self._failed_builds) or (state.automatic and state.reason.startswith(BUILDS))
 
     def has_built(self, claims: Iterable[Claim], running_guests: Collection[str]) -> bool:
         """Whether an instance that was claimed after the last failed build runs."""
@@ -149,13 +113,23 @@ class Availability:
 
     def build_succeeded(self) -> None:
         """Forget the builds that failed, and enable the host if they had disabled it."""
-        self._failed_builds = FailedBuilds()
-        self._change_state(after_cure(self.state(), BUILDS))
+        self._failed_builds.clear()
+        self._undo(BUILDS)
 
     def show(self) -> None:
         """Put the state into the status document."""
         state = self.state()
         self._board.set_availability(is_enabled=state.enabled, reason=state.reason)
+
+    def _disable(self, reason: str) -> None:
+        if self.state().enabled:
+            self._change_state(ServiceState(enabled=False, reason=reason, automatic=True))
+
+    def _undo(self, reason: str) -> None:
+        """Enable the host, if it was the agent that disabled it, for what begins so."""
+        state = self.state()
+        if state.automatic and state.reason.startswith(reason):
+            self._change_state(ServiceState(enabled=True))
 
     def _change_state(self, state: ServiceState) -> None:
         if state == self.state():

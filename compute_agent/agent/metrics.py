@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 
 from compute_agent import __version__
-from compute_agent.daemon.bus_state import BusState
+from compute_agent.daemon.message_bus import BusState
 from compute_agent.programs.metrics_server import build_info
 from compute_agent.tracker.status import FeedState, StatusBoard
 

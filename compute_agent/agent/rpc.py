@@ -4,7 +4,10 @@
     list_instances(node), instance_claim(spec, allocations, mappings),
     drop_claim(instance, error, image), clear_fault(provider)
 
-and, every `report_interval` seconds, a cast to all that listen on topic `compute-state`.
+and, every `report_interval` seconds, a cast to all that listen on topic `compute-state`, and one to
+the agents of its own name, on a topic of that name: a cloned image, or a name given twice, which
+report the same node. So a fleet exchanges no more messages for that than it has agents.
+
 Reporting to placement works without the bus, so an absent broker is logged once and waited for.
 """
 
@@ -12,13 +15,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
-from compute_agent.agent.namesakes import PERIODS, NamesakeEndpoint, Namesakes
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import (
     BROKER_SECONDS,
@@ -26,13 +30,13 @@ from compute_agent.daemon.bus_server import (
     check_broker,
     stop_together,
 )
-from compute_agent.daemon.bus_state import BusState, fault_of
+from compute_agent.daemon.message_bus import BusState, fault_of
+from compute_agent.tracker.place import SHOWN_LENGTH, Place
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent.commands import AgentCommands
-    from compute_agent.tracker.place import Place
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +44,8 @@ TOPIC = "compute-agent"
 VERSION = "1.0"
 STATE_TOPIC = "compute-state"
 STATE_VERSION = "1.0"
+PERIODS: Final = 3.0
+"""Periods of announcement after which another agent of this name that was not heard is gone."""
 SEND_RETRIES = 2
 """Tries to send an announcement: without a bound a send waits for a broker for ever."""
 
@@ -90,6 +96,78 @@ class AgentEndpoint:
     def _enable(self, enabled: Any, reason: str = "") -> dict[str, Any]:
         self._commands.set_host_enabled(enabled, reason)
         return self._commands.status()
+
+
+@dataclass(slots=True, eq=False)
+class Namesakes:
+    """Others that report nodes of this agent. Safe for threads.
+
+    :ivar patience: seconds after which one that was not heard again is gone.
+    :ivar on_first: called when one is heard that was not there before.
+    """
+
+    own: Place
+    patience: float
+    on_first: Callable[[], object]
+    clock: Callable[[], float] = time.monotonic
+    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _by_root: dict[str, tuple[float, Place]] = field(default_factory=dict, init=False)
+
+    def message(self, roots: list[str]) -> dict[str, Any]:
+        """Return what this agent announces to its namesakes."""
+        return {**self.own._asdict(), "roots": roots}
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Take in what an agent of this name announces, this one among them.
+
+        :raises ValueError: it is not of that form.
+        """
+        try:
+            place = Place.of(message)
+            roots = [str(root) for root in message["roots"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{type(error).__name__}: {str(error)[:SHOWN_LENGTH]}") from error
+        if place.is_same(self.own):
+            return
+        now = self.clock()
+        with self._mutex:
+            is_first = any(self._other(root, now) is None for root in roots)
+            self._by_root.update(dict.fromkeys(roots, (now, place)))
+        if is_first:
+            self.on_first()
+
+    def check_alone(self, root: str) -> None:
+        """Check that no other agent reports a node.
+
+        :raises InvalidNodeConfiguration: one does; both are named.
+        """
+        with self._mutex:
+            other = self._other(root, self.clock())
+        if other is not None:
+            raise errors.InvalidNodeConfiguration(
+                f"Two agents report the resource provider {root}: this one, at {self.own}, and one "
+                f"at {other}. Stop the one that is not this host; on a cloned machine delete "
+                "compute_id and the state directory, and give it a name of its own ([DEFAULT]host)."
+            )
+
+    def _other(self, root: str, now: float) -> Place | None:
+        heard_at, place = self._by_root.get(root, (0.0, None))
+        return place if place is not None and now - heard_at < self.patience else None
+
+
+class NamesakeEndpoint:
+    """Where agents of one name announce themselves to each other."""
+
+    def __init__(self, namesakes: Namesakes, target: Any) -> None:
+        self.target = target
+        self._hear: Callable[[Mapping[str, Any]], None] = namesakes.hear
+
+    def agent_runs(self, _ctxt: Mapping[str, Any], agent: Mapping[str, Any]) -> None:
+        """Take in one announcement."""
+        try:
+            self._hear(agent)
+        except ValueError as error:
+            LOG.warning("A message of another agent of this name is ignored: %s", error)
 
 
 class RpcServer:

@@ -20,9 +20,13 @@ from keystoneauth1 import session as ka_session
 from requests.structures import CaseInsensitiveDict
 
 from compute_agent.bounded_http import json_document
-from compute_agent.bounded_http.answer_reader import BoundedAnswer
-from compute_agent.bounded_http.limits import ANSWER_BYTES, REDIRECTS, LimitExceeded
-from compute_agent.bounded_http.retry_after import seconds_of
+from compute_agent.bounded_http.limits import (
+    ANSWER_BYTES,
+    REDIRECTS,
+    BoundedAnswer,
+    LimitExceeded,
+    seconds_of,
+)
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 LOG = logging.getLogger(__name__)

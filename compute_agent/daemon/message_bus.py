@@ -1,4 +1,4 @@
-"""Connection of agent and scheduler to the message bus.
+"""Connection of agent and scheduler to the message bus, its state, and what its errors say of that.
 
 There are two traps:
 - oslo.service chooses eventlet for good unless a backend is set before oslo.messaging is imported.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from compute_agent import errors, extras
@@ -24,6 +25,42 @@ LIBRARIES = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 """Names of the loggers below which the libraries of the bus log."""
 _WITHOUT_LISTENER = re.compile(r"NOT_FOUND - no exchange '\S+_fanout'")
 _VERSION = re.compile(r"\d+\.\d+")
+_REFUSALS: Final = (
+    ("access_refused", "the user or the password of [DEFAULT]transport_url is wrong"),
+    ("not_allowed", "the virtual host of [DEFAULT]transport_url does not exist, or is not open"),
+    ("certificate", "a certificate is not accepted: check [oslo_messaging_rabbit]ssl_ca_file"),
+)
+"""Part of the error, in small letters; what it means. Those of the broker come with a code."""
+
+_OUTAGES: Final = (
+    ("connection refused", "nothing listens there: start the broker, or correct the port"),
+    ("name or service not known", "the host name of [DEFAULT]transport_url is not known"),
+    ("name resolution", "the host name of [DEFAULT]transport_url is not known"),
+    ("timed out", "it does not answer in time: the broker hangs, or a firewall drops packets"),
+)
+
+
+class BusState(StrEnum):
+    """Whether messages go through."""
+
+    OFF = "off"
+    """None is configured."""
+    WAITING = "waiting"
+    """It is joined once a node has been reported."""
+    UP = "up"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+
+
+class BusStatus(NamedTuple):
+    """The state of the bus, and since when it is so.
+
+    :ivar why: what is wrong, and what to do; empty: nothing.
+    """
+
+    state: BusState = BusState.OFF
+    since: float | None = None
+    why: str = ""
 
 
 def use_threads() -> None:
@@ -121,3 +158,17 @@ def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
             f"The message bus cannot be used: {error}. Correct [DEFAULT]transport_url or the "
             "options of the groups oslo_messaging_*."
         ) from error
+
+
+def fault_of(error: BaseException) -> tuple[BusState, str]:
+    """Return which of both a failed connection is, refused or unreachable, and why.
+
+    :param error: whatever the libraries raised.
+    """
+    text = str(error).strip().rstrip(".") or type(error).__name__
+    known_words = text.lower()
+    for state, meanings in ((BusState.REFUSED, _REFUSALS), (BusState.UNREACHABLE, _OUTAGES)):
+        for word, meaning in meanings:
+            if word in known_words:
+                return state, f"{meaning} ({text})"
+    return BusState.UNREACHABLE, text

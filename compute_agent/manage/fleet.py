@@ -22,8 +22,8 @@ from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.placement.agent_reports import AgentReport
     from compute_agent.placement.api import PlacementApi
+    from compute_agent.placement.provider_trees import AgentReport
 
 UP: Final = "up"
 SILENT: Final = "silent"
@@ -163,7 +163,7 @@ def described(
     :raises PlacementError: placement cannot be read.
     """
     read_trees = list(trees)
-    reports = placement.agent_reports.read([tree[0].uuid for tree in read_trees])
+    reports = placement.trees.agent_reports([tree[0].uuid for tree in read_trees])
     hosts = [describe(tree, agents, reports.get(tree[0].uuid)) for tree in read_trees]
     if not counts_consumers:
         return hosts
@@ -308,7 +308,7 @@ class HostSwitch:
         """
         uuid, name = self.root
         node = _node_of(self.heard, uuid)
-        report = self.placement.agent_reports.read([uuid]).get(uuid)
+        report = self.placement.trees.agent_reports([uuid]).get(uuid)
         agent, bus, _ = _agent_and_bus(node, self.heard, report)
         if node is not None or report is None or agent != UP:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from compute_agent.placement.agent_reports import AgentReports
 from compute_agent.placement.allocations.allocations import Allocations
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
@@ -21,6 +20,5 @@ class PlacementApi:
         self.connection = connection
         self.providers = Providers(connection, max_listed)
         self.trees = ProviderTrees(connection)
-        self.agent_reports = AgentReports(connection)
         self.allocations = Allocations(connection, self.providers)
         self.candidates = Candidates(connection)

@@ -1,16 +1,21 @@
-"""Whole provider trees, read with one request, where placement has that extension."""
+"""Whole provider trees, read with one request, and the last reports of the agents of hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.agent_reports import REPORT_HEADER
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection
 from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Request, Response
+
+REPORT_HEADER: Final = "X-Compute-Agent-Report"
+MOST_ROOTS: Final = 50
+"""Hosts in one question; of more, all are asked for."""
 
 
 class Part(Enum):
@@ -39,12 +44,30 @@ class WholeTree(NamedTuple):
     allocations: Mapping[str, dict[str, Any]] = {}
 
 
+class AgentReport(NamedTuple):
+    """The last report of the agent of one host.
+
+    :ivar at: seconds since 1970, by placement's clock.
+    :ivar is_silent: it has missed the next ones.
+    :ivar bus: `state`, `since` and `why`, as the agent saw its message bus.
+    :ivar trouble: what its last pass failed with; empty: nothing.
+    :ivar place: where the agent runs: its address, machine id, boot id and state directory.
+    """
+
+    at: float
+    is_silent: bool
+    bus: Mapping[str, Any]
+    disabled_reason: str
+    trouble: str
+    place: Mapping[str, str]
+
+
 class UnchangedTree:
     """The answer that the tree is still the one that the caller knows."""
 
 
 class ProviderTrees:
-    """The reads of whole trees over one connection.
+    """The reads of trees, and of reports about them, over one connection.
 
     :ivar own_report: returns what an agent reports of itself with the read of a tree, by the uuid
         of the root; None where the caller is not the agent of that host.
@@ -100,6 +123,43 @@ class ProviderTrees:
         if response.status == 304:
             return UnchangedTree()
         return None if response.status == 404 else _tree_in(request, response, uuid)
+
+    def agent_reports(self, roots: Collection[str]) -> dict[str, AgentReport]:
+        """Return the last report of the agents of hosts, by the uuid of the root.
+
+        Of an agent that has never sent one there is none, and of none where placement keeps none.
+
+        :param roots: the hosts that are asked for; others may be in the answer.
+        :raises errors.PlacementError: placement cannot be read.
+        """
+        if not roots or not self._connection.understands_extensions():
+            return {}
+        query = [("root", root) for root in sorted(roots)] if len(roots) <= MOST_ROOTS else []
+        request = Request(
+            "GET",
+            f"/agent_reports?{urlencode(query)}",
+            extensions=EXTENSIONS_VERSION,
+            doing="Reading the last reports of agents",
+            shape=response_schemas.AGENT_REPORTS,
+            good=(200, 404),
+        )
+        try:
+            response = self._connection.call(request)
+        except errors.PlacementTooOld:
+            return {}
+        if response.status == 404:
+            return {}
+        return {
+            report["root_provider_uuid"]: AgentReport(
+                datetime.fromisoformat(report["at"]).timestamp(),
+                report["silent"],
+                report["bus"],
+                report["disabled_reason"],
+                report["trouble"],
+                report["place"],
+            )
+            for report in response.json["agent_reports"]
+        }
 
 
 def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from compute_agent import errors
-from compute_agent.bounded_http.retry_after import seconds_of
+from compute_agent.bounded_http.limits import seconds_of
 from compute_agent.placement.transports.transport import Request, Response, version_text
 from compute_agent.state.shapes import Shape
 

@@ -15,7 +15,7 @@ from compute_agent.provider_config.additions import (
     ProviderConfigException,
 )
 from compute_agent.provider_tree.inventory import complete_record
-from compute_agent.state.documents import FileUnusable
+from compute_agent.state.documents import FileUnusable, read_yaml
 from compute_agent.state.shapes import (
     NUMBER,
     Check,
@@ -26,7 +26,6 @@ from compute_agent.state.shapes import (
     object_of,
     text_like,
 )
-from compute_agent.state.yaml_document import read_yaml
 
 LOG = logging.getLogger(__name__)
 

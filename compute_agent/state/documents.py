@@ -120,6 +120,28 @@ def read_named(name: str) -> bytes:
     return content
 
 
+def read_yaml(path: Path) -> Any:
+    """Return the YAML document in a regular file of 16 MiB at most.
+
+    :raises FileNotFoundError: the file does not exist.
+    :raises FileUnusable: it cannot be read, or holds no document that can be used.
+    """
+    return parse_yaml(read_file(path))
+
+
+def parse_yaml(content: bytes) -> Any:
+    """Return the YAML document in a text.
+
+    :raises FileUnusable: it is not YAML, has too many values, or one that cannot be built.
+    """
+    from compute_agent.programs import yaml_text
+
+    try:
+        return yaml_text.parse_yaml(content)
+    except yaml_text.YamlUnusable as error:
+        raise FileUnusable(str(error)) from error
+
+
 def parse(content: bytes, shape: Shape) -> Any:
     """Parse a document of this shape.
 

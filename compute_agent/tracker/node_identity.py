@@ -184,7 +184,7 @@ class NodeSetup:
         return facts._replace(consumers=frozenset(consumers))
 
     def _reporter_of(self, root_uuid: str) -> Reporter | None:
-        report = self.report.placement.agent_reports.read([root_uuid]).get(root_uuid)
+        report = self.report.placement.trees.agent_reports([root_uuid]).get(root_uuid)
         if report is None:
             return None
         reporter = Place.of(report.place)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compute_agent import __version__
 from compute_agent.daemon import tracing
-from compute_agent.daemon.bus_state import BusState, BusStatus
+from compute_agent.daemon.message_bus import BusState, BusStatus
 from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.tracker.change_log import ChangeHistory

@@ -4,7 +4,7 @@
     found by this agent          VCPU 4        VCPU 4   the same again: a second agent, or a script
     written               VCPU 8        VCPU 8
 
-On a message bus such agents hear each other (`agent.namesakes`); without one, this tells.
+On a message bus such agents hear each other (`agent.rpc`); without one, this tells.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class WriteContest:
     def _other(self, root_uuid: str) -> str:
         """Return who reported the host last but this agent, as far as placement knows."""
         try:
-            report = self.report.placement.agent_reports.read([root_uuid]).get(root_uuid)
+            report = self.report.placement.trees.agent_reports([root_uuid]).get(root_uuid)
         except errors.PlacementError as error:
             LOG.debug("Who else reports %s is not known: %s", root_uuid, error)
             report = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import BusServer, check_broker
-from compute_agent.daemon.bus_state import fault_of
+from compute_agent.daemon.message_bus import fault_of
 from compute_agent.drift.instances.instance import Listing
 from compute_agent.programs.exit_status import Exit
 

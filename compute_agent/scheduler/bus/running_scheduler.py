@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
-from compute_agent.daemon.bus_state import fault_of
+from compute_agent.daemon.message_bus import fault_of
 from compute_agent.scheduler.claiming.claims import RecentClaims
 from compute_agent.scheduler.errors import NoSchedulerAnswers
 from compute_agent.scheduler.fleet.announcements import Announcements, AskedAnnouncements

@@ -16,8 +16,7 @@ from compute_agent.programs.kept_values import KeptValues
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.scheduler.fleet import aggregates
-from compute_agent.state.documents import FileUnusable
-from compute_agent.state.yaml_document import read_yaml
+from compute_agent.state.documents import FileUnusable, read_yaml
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, generate_latest
 
 from compute_agent.agent import metrics as agent_metrics
-from compute_agent.daemon.bus_state import BusState
+from compute_agent.daemon.message_bus import BusState
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector
 from compute_agent.tracker.status import FeedState, StatusBoard

@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent.availability import (
-    BUILDS,
-    HYPERVISOR,
-    Availability,
-    FailedBuilds,
-)
+from compute_agent.agent.availability import BUILDS, HYPERVISOR, Availability
 from compute_agent.state.claim import Claim
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import StatusBoard
@@ -151,12 +146,12 @@ def test_a_success_in_between_starts_the_count_again(bench):
     ],
 )
 def test_one_image_or_one_instance_alone_does_not_speak_against_the_host(
-    failures, threshold, against
+    tmp_path, failures, threshold, against
 ):
-    failed = FailedBuilds()
+    bench = Bench(tmp_path, threshold=threshold)
     for instance, image in failures:
-        failed.add(instance, image)
-    assert failed.speak_against_the_host(threshold) is against
+        bench.availability.build_failed(instance, image, "no disk")
+    assert bench.shown()[0] is not against
 
 
 def test_an_operator_who_enables_forgives_failed_builds(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent.namesakes import Namesakes
+from compute_agent.agent.rpc import Namesakes
 from compute_agent.conf import new_config
 from compute_agent.tracker import place
 from compute_agent.tracker.place import Place

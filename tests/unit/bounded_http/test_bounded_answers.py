@@ -9,9 +9,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.bounded_http import json_document
-from compute_agent.bounded_http.answer_reader import AnswerReader
-from compute_agent.bounded_http.limits import ANSWER_BYTES, LimitExceeded
-from compute_agent.bounded_http.retry_after import seconds_of
+from compute_agent.bounded_http.limits import ANSWER_BYTES, AnswerReader, LimitExceeded, seconds_of
 from compute_agent.placement.connection import Retries
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compute_agent.daemon.bus_state import BusState, fault_of
+from compute_agent.daemon.message_bus import BusState, fault_of
 
 
 @pytest.mark.parametrize(

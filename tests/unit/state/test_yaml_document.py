@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.programs.yaml_text import MAX_VALUES
-from compute_agent.state.documents import FileUnusable
-from compute_agent.state.yaml_document import parse_yaml
+from compute_agent.state.documents import FileUnusable, parse_yaml
 
 
 def nines(kind: str) -> str:
@@ -35,7 +34,7 @@ def nines(kind: str) -> str:
 def test_values_of_aliases_are_counted_before_they_are_built(kind: str) -> None:
     program = (
         "import sys\n"
-        "from compute_agent.state.yaml_document import parse_yaml\n"
+        "from compute_agent.state.documents import parse_yaml\n"
         "try: parse_yaml(sys.stdin.buffer.read())\n"
         "except Exception as error: print(error)\n"
     )

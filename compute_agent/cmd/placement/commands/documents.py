@@ -261,7 +261,7 @@ def _document(file: str, shape: Shape) -> dict[str, Any]:
 
     :raises BadInput: it cannot be read, or has another one.
     """
-    from compute_agent.state.yaml_document import parse_yaml
+    from compute_agent.state.documents import parse_yaml
 
     try:
         document = parse_yaml(read_named(file))
