@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from compute_agent import errors, extras
 
@@ -53,45 +50,17 @@ class InProcessTransport:
 
     def send(self, request: Request) -> Response:
         """See `Transport.send`; a function call has no read timeout."""
-        body = b"" if request.json is None else json.dumps(request.json).encode()
-        plain, _, query = request.path.partition("?")
-        environ: dict[str, Any] = {
-            "REQUEST_METHOD": request.method,
-            "SCRIPT_NAME": "",
-            "PATH_INFO": unquote(plain, "latin-1"),
-            "QUERY_STRING": query,
-            "SERVER_NAME": "localhost",
-            "SERVER_PORT": "80",
-            "SERVER_PROTOCOL": "HTTP/1.1",
-            "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_LENGTH": str(len(body)),
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(body),
-            "wsgi.errors": io.StringIO(),
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
-        }
-        if body:
-            environ["CONTENT_TYPE"] = "application/json"
+        from webob import Request as WebRequest
+
         headers = request.headers() | {"X-Auth-Token": "admin", "X-Roles": "admin,service,reader"}
-        environ |= {f"HTTP_{k.upper().replace('-', '_')}": v for k, v in headers.items()}
-        answer: dict[str, Any] = {}
-
-        def start_response(
-            status: str,
-            headers: list[tuple[str, str]],
-            exc_info: object = None,  # noqa: ARG001 - part of the protocol
-        ) -> Callable[[bytes], object]:
-            answer["status"], answer["headers"] = int(status.split(" ", 1)[0]), headers
-            return io.BytesIO().write
-
-        chunks = self._app(environ, start_response)
-        try:
-            text = b"".join(chunks).decode("utf-8", "replace")
-        finally:
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
-        return make_response(answer["status"], answer["headers"], text)
+        web_request = WebRequest.blank(
+            request.path,
+            {"REMOTE_ADDR": "127.0.0.1", "wsgi.multithread": True},
+            headers=headers,
+            method=request.method,
+        )
+        if request.json is not None:
+            web_request.content_type, web_request.json_body = "application/json", request.json
+        answer = web_request.get_response(self._app)
+        text = answer.body.decode("utf-8", "replace")
+        return make_response(answer.status_int, answer.headerlist, text)

@@ -57,7 +57,7 @@ def test_a_call_in_process_looks_to_the_server_like_any_other():
     assert app.environ["HTTP_X_OPENSTACK_REQUEST_ID"] == "req-1"
     assert app.environ["HTTP_X_ROLES"] == "admin,service,reader"
     assert app.environ["CONTENT_TYPE"] == "application/json"
-    assert app.body == b'{"x": 1}'
+    assert app.body == b'{"x":1}'
     assert app.closed
 
 
@@ -65,7 +65,6 @@ def test_a_request_without_a_body_has_no_content_type():
     app = Echo()
     InProcessTransport(app).send(Request("GET", "/", (1, 0)))
     assert "CONTENT_TYPE" not in app.environ
-    assert app.environ["CONTENT_LENGTH"] == "0"
 
 
 def test_a_recording_keeps_requests_that_got_no_answer_too():
