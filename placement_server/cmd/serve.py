@@ -33,9 +33,8 @@ from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__
 from placement_server.conf import InvalidConfiguration, parse, register_opts, warn_of_useless
-from placement_server.http_server import allocator
 from placement_server.http_server.certificates import Certificate
-from placement_server.http_server.server import HttpServer
+from placement_server.http_server.server import HttpServer, share_one_heap
 from placement_server.http_server.turns import Turns
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_file
@@ -174,7 +173,7 @@ def _preload() -> None:
 def _application(conf: cfg.ConfigOpts, threads: int) -> Turns:
     from placement_server.app import build_app
 
-    allocator.share_one_heap()
+    share_one_heap()
     own = conf.placement_server
     return Turns(build_app(conf), threads, own.max_body_size, own.healthcheck_path)
 

@@ -97,7 +97,9 @@ def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
 
 def _is_watched(connection: Connection) -> bool:
     """Check whether somebody, a trace for example, is to be told of each statement."""
-    return bool(connection.engine.dispatch.before_cursor_execute)
+    engine = connection.engine
+    # as SQLAlchemy does: to look for listeners takes six calls
+    return engine._has_events and bool(engine.dispatch.before_cursor_execute)
 
 
 class _Form(NamedTuple):
