@@ -38,26 +38,21 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         )
         self._format_of_requests = conf.logging_context_format_string
         self._format_of_others = conf.logging_default_format_string
-        identity = conf.logging_user_identity_format
-        self._identity_names = _NAME.findall(identity)
-
-        @functools.lru_cache(maxsize=256)
-        def identity_text(*values: object) -> str:
-            shown = zip(self._identity_names, values, strict=True)
-            return str(identity % {name: value or "-" for name, value in shown})
+        self._identity = conf.logging_user_identity_format
+        self._identity_names = _NAME.findall(self._identity)
 
         @functools.lru_cache(maxsize=1)
         def time_text(second: int) -> str:
             return time.strftime(self.datefmt, self.converter(second))
 
-        self._identity_text, self._time_text = identity_text, time_text
+        self._time_text = time_text
 
     def format(self, record: logging.LogRecord) -> str:
         if not record.exc_info:
             try:
                 return self._line(record)
             except TypeError:
-                pass  # a list, which is not a key of what is remembered of identities
+                pass  # what does not fit its format, of which the base makes a line
         return str(super().format(record))
 
     def _line(self, record: logging.LogRecord) -> str:
@@ -66,7 +61,9 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         if request:
             values = request.get_logging_values()
             shown.update(values)
-            shown["user_identity"] = self._identity_text(*map(values.get, self._identity_names))
+            shown["user_identity"] = self._identity % {
+                name: values.get(name) or "-" for name in self._identity_names
+            }
         line = self._format_of_requests if shown.get("request_id") else self._format_of_others
         if record.levelno == logging.DEBUG and (suffix := self.conf.logging_debug_format_suffix):
             line = f"{line} {suffix}"

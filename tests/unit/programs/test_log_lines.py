@@ -105,16 +105,21 @@ def test_lines_are_those_of_oslo_log(
         record.context = context.RequestContext(
             user_id="me", request_id="req-1", global_request_id="req-2", overwrite=False
         )
-    own, other = (
-        formatter(copy.copy(record))
-        for formatter in (
-            log_lines.Lines(conf, "placement").format,
-            formatters.ContextFormatter(
-                project="placement",
-                version=log_lines.__version__,
-                datefmt=conf.log_date_format,
-                config=conf,
-            ).format,
-        )
-    )
+    own, other = (formatter.format(copy.copy(record)) for formatter in both_formatters(conf))
     assert own == other
+
+
+def both_formatters(conf: cfg.ConfigOpts) -> tuple[logging.Formatter, logging.Formatter]:
+    version, date_format = log_lines.__version__, conf.log_date_format
+    return log_lines.Lines(conf, "placement"), formatters.ContextFormatter(
+        project="placement", version=version, datefmt=date_format, config=conf
+    )
+
+
+@pytest.mark.parametrize("date_format", ["%Y-%m-%d %H:%M:%S", "%H:%M", ""])
+def test_each_line_has_its_own_time(date_format: str) -> None:
+    own, other = both_formatters(configured(log_date_format=date_format))
+    for created in (1.25, 1.75, 3.0, 1e9, 1.5):
+        record = LOGGER.makeRecord("placement", logging.INFO, __file__, 1, "%s", (created,), None)
+        record.created, record.msecs = created, created % 1 * 1000
+        assert own.format(copy.copy(record)) == other.format(copy.copy(record))
