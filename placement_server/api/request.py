@@ -21,7 +21,7 @@ from placement_server.store.store import Store
 if TYPE_CHECKING:
     # The HTTP server imports this module before its workers know where they keep metrics.
     from placement_server.api.services import Services
-    from placement_server.feed.watchers import Wait
+    from placement_server.feed.service import Wait
 
 _JSON: Final = "application/json"
 _BAD_CHARACTER: Final = re.compile("[\x00\ud800-\udfff]")

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store.allocations import allocations as stored_allocations
 from placement_server.store.allocations.allocation_rows import Holder
-from placement_server.store.providers import tree_rows
-from placement_server.store.providers.tree import Tree, extend_tag
+from placement_server.store.providers.tree import Tree, extend_tag, read_sharing_trees, read_tree
 from placement_server.store.store import Store
 from placement_server.store.transaction import ReadTransaction
 
@@ -102,8 +101,8 @@ def _read(tx: ReadTransaction, uuid: str, *, sharing: bool, allocations: bool) -
     if allocations:
         tree, holders = stored_allocations.of_tree(tx, uuid)
     else:
-        tree, holders = tree_rows.read(tx, uuid), []
-    return TreeReading(tree, tree_rows.read_sharing(tx, tree) if sharing else None, holders)
+        tree, holders = read_tree(tx, uuid), []
+    return TreeReading(tree, read_sharing_trees(tx, tree) if sharing else None, holders)
 
 
 def _with_sharing(tag: str, shares: Iterable[tuple[str, str]]) -> str:

@@ -21,8 +21,7 @@ from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 from placement_server.cmd import audit, prune
 from placement_server.store import data_migrations
-from placement_server.store.connection.availability import await_database
-from placement_server.store.connection.failures import reason_of
+from placement_server.store.connection.failures import await_database, reason_of
 from placement_server.store.connection.options import connection_url, store_options
 from placement_server.store.data_migrations import Batch, Migration
 from placement_server.store.engine import Engines, create_engines

@@ -31,10 +31,9 @@ from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
-from placement_server.store.connection.availability import await_database
-from placement_server.store.connection.data_directory import data_directory
-from placement_server.store.connection.failures import FULL, code_of, reason_of
+from placement_server.store.connection.failures import FULL, await_database, code_of, reason_of
 from placement_server.store.connection.options import connection_url, store_options
+from placement_server.store.connection.url import data_directory
 from placement_server.store.engine import create_engines
 from placement_server.store.errors import SchemaOutOfDate, StoreError, StoreUnavailable
 from placement_server.store.schema import revision

@@ -13,9 +13,8 @@ from sqlalchemy import Connection, Engine, RootTransaction, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
-from placement_server.store import outcome
 from placement_server.store.changes import changes
-from placement_server.store.connection.availability import await_database
+from placement_server.store.connection.failures import await_database
 from placement_server.store.connection.options import StoreOptions, connection_url, store_options
 from placement_server.store.engine import Engines, KeptConnection, create_engines
 from placement_server.store.errors import StoreError, StoreUnavailable
@@ -27,6 +26,7 @@ from placement_server.store.transaction import (
     is_disconnect,
     retrying,
     translate_failures,
+    was_committed,
 )
 
 if TYPE_CHECKING:
@@ -285,9 +285,7 @@ class Store:
                 "committed: %s",
                 error.orig,
             )
-            if not outcome.was_committed(
-                self._engines.writer, tx.change_id, tx.write_id, self.options
-            ):
+            if not was_committed(self._engines.writer, tx.change_id, tx.write_id, self.options):
                 raise
 
     def _record_again(self, touched_roots: Collection[tuple[int, int]]) -> None:

@@ -1,4 +1,4 @@
-"""Read and write transactions, on which the functions of the store work, and their retries.
+"""Read and write transactions, on which the functions of the store work, retried till they end.
 
 A retry always starts after a rollback, with nothing left of the failed try.
 """
@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import tenacity
-from sqlalchemy import Connection, CursorResult, Executable, Row, func, select
+from sqlalchemy import Connection, CursorResult, Engine, Executable, Row, func, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from placement_server.store.connection import failures
-from placement_server.store.dialects import BATCHES
+from placement_server.store.connection.options import StoreOptions
+from placement_server.store.dialects import BATCHES, plain
 from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import (
     ChangeRecord,
@@ -32,7 +33,7 @@ from placement_server.store.dialects.batches import (
 from placement_server.store.errors import ConcurrentUpdate, StoreError, StoreUnavailable
 from placement_server.store.known_owners import KnownOwners
 from placement_server.store.past_changes import PastChanges
-from placement_server.store.tables import resource_providers
+from placement_server.store.tables import changes, resource_providers
 
 # Kinds of change records. A reader that sees STRUCTURE reads the whole tree again.
 STRUCTURE: Final = 0
@@ -85,6 +86,15 @@ class ReadTransaction:
             for chunk in chunks(sorted(set(values)))
             for row in self.execute(statement, {parameter: chunk})
         ]
+
+    def rows_among(self, text: str, values: Iterable[_Value]) -> Iterator[Any]:
+        """Execute a text that ends with a column, for any number of values of it.
+
+        SQLAlchemy takes longer to compose such a statement than the driver to execute it.
+        """
+        for chunk in chunks(sorted(values)):
+            condition, parameters = self.batches.among(chunk)
+            yield from plain.rows(self.connection, text + condition, parameters)
 
 
 class WriteTransaction(ReadTransaction):
@@ -320,3 +330,58 @@ def _reason(error: Exception) -> str:
     if code in failures.FULL:
         return "The database has no room for it, and nothing was changed,"
     return "The database failed"
+
+
+_LONG_AGO: Final = datetime(1970, 1, 1)
+
+
+def was_committed(
+    engine: Engine, change_id: int | None, write_id: int, options: StoreOptions
+) -> bool:
+    """Return whether the transaction that wrote `changes` row `change_id` was committed.
+
+    A plain read could come too early, while the old session still processes its COMMIT. So this
+    inserts a row with the same key: the database makes it wait until the old session is gone,
+    and then either refuses it (the old row is there) or takes it (it never will be).
+
+    :raises StoreUnavailable: the database does not come back.
+    """
+    if change_id is None:
+        return False
+
+    def ask() -> bool:
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                connection.execute(
+                    insert(changes).values(
+                        id=change_id,
+                        created_at=_LONG_AGO,
+                        root_provider_id=0,
+                        kind=0,
+                        write_id=write_id,
+                    )
+                )
+            except IntegrityError:
+                transaction.rollback()
+                found_write_id = connection.scalar(
+                    select(changes.c.write_id).where(changes.c.id == change_id)
+                )
+                connection.rollback()
+                return bool(found_write_id == write_id)
+            transaction.rollback()
+            return False
+
+    try:
+        return tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(max(2, options.claim_tries)),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=2.0),
+            retry=tenacity.retry_if_exception(is_worth_retrying),
+            reraise=True,
+        )(ask)
+    except DBAPIError as error:
+        raise StoreUnavailable(
+            "The connection to the database broke during a commit and does not come back, so it "
+            "is not known whether the change was made; read it before repeating it",
+            cause=str(error.orig),
+        ) from error

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from placement_server.api.request import Request
 from placement_server.api.response import Response, json_response
-from placement_server.store import use_samples
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import inventory_sums
 from placement_server.store.store import Store
@@ -47,9 +46,9 @@ class UseSampler:
     def sample(self, minute: int) -> None:
         """Take the sample of a minute, unless another worker has."""
         try:
-            if not self._store.read_single(use_samples.exists, minute):
+            if not self._store.read_single(inventory_sums.sample_exists, minute):
                 sums = self._store.read_single(inventory_sums.of_fleet)
-                self._store.write(use_samples.write, minute, sums)
+                self._store.write(inventory_sums.write_sample, minute, sums)
         except StoreError as error:
             # an outage, which requests report, or another worker that was faster
             LOG.debug("There is no sample of minute %d: %s", minute, error)
@@ -60,8 +59,8 @@ def show(request: Request) -> Response:
     [name] = request.all_of("resource_class")[:1] or [""]
     # the first sample of each ten minutes
     amounts_at = {
-        minute // use_samples.THINNED: (minute, *amounts[name])
-        for minute, amounts in reversed(request.store.read_single(use_samples.read))
+        minute // inventory_sums.THINNED: (minute, *amounts[name])
+        for minute, amounts in reversed(request.store.read_single(inventory_sums.samples))
         if name in amounts
     }
     samples = [amounts_at[tens] for tens in sorted(amounts_at)]

@@ -7,8 +7,13 @@ from typing import Any, Final
 from placement_server import errors
 from placement_server.api.request import Request, check_query
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.feed.service import ChangesAnswer, ChangesPruned
-from placement_server.feed.watchers import ALL_KINDS, ChangeSelection, TooManyWatchers
+from placement_server.feed.service import (
+    ALL_KINDS,
+    ChangesAnswer,
+    ChangeSelection,
+    ChangesPruned,
+    TooManyWatchers,
+)
 from placement_server.limits import FILTERS, too_many
 from placement_server.schemas.validation import (
     COUNT,

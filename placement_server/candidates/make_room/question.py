@@ -19,7 +19,7 @@ from placement_server.candidates.make_room.places import Place
 from placement_server.candidates.make_room.plan import Bounds, Plan
 from placement_server.candidates.make_room.planner import Planner
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.store.allocations import holdings
+from placement_server.store.allocations import allocation_rows
 from placement_server.store.providers import provider_rows
 from placement_server.store.store import Store
 from placement_server.store.transaction import ReadTransaction
@@ -92,7 +92,7 @@ def read_held(
     """
     numbers: dict[str, int] = {}
     pages = [np.empty((4, 0), np.int64)]
-    for rows in holdings.pages(tx):
+    for rows in allocation_rows.pages(tx):
         tick()
         _ids, consumers, *columns = zip(*rows, strict=True)
         count = len(numbers)
@@ -100,7 +100,7 @@ def read_held(
         account.take(len(rows) * _ROW + (len(numbers) - count) * _CONSUMER)
         pages.append(np.array([of_consumers, *columns], dtype=np.int64))
     held = HeldAmounts(tuple(numbers), *np.concatenate(pages, axis=1))
-    return held, holdings.consumers_of(tx, question.projects, question.types)
+    return held, allocation_rows.consumers_of(tx, question.projects, question.types)
 
 
 def find_room(

@@ -1,15 +1,16 @@
-"""Reads of allocations, by consumer, by provider and by tree."""
+"""Reads of allocations: by consumer, by provider, by tree, and all of them page by page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import bindparam, select
 
+from placement_server.store.dialects import plain
 from placement_server.store.dialects.among import among
-from placement_server.store.providers import provider_rows, tree_rows
-from placement_server.store.providers.tree import Tree
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.tree import Tree, read_tree
 from placement_server.store.records import AllocationRow, ConsumerRecord, Provider
 from placement_server.store.tables import (
     allocations,
@@ -98,7 +99,7 @@ def of_tree(tx: ReadTransaction, uuid: str) -> tuple[Tree, list[Holder]]:
 
     :raises ProviderNotFound: the provider does not exist.
     """
-    tree = tree_rows.read(tx, uuid)
+    tree = read_tree(tx, uuid)
     provider_ids = [provider.id for provider in tree.providers]
     uuids = {row[0] for row in tx.execute_among(_HOLDERS, "provider_ids", provider_ids)}
     rows = tx.execute_among(_OF_CONSUMERS, "uuids", uuids)
@@ -122,3 +123,43 @@ def _row(row: AnyRow) -> AllocationRow:
     return AllocationRow(
         provider, generation, resource_class, used, consumer, aware(updated or created)
     )
+
+
+_PAGE: Final = 2_000
+_PAGES: Final = (
+    f"{select(_A.id, _A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)} "
+    f"WHERE allocations.id > {{mark}} ORDER BY allocations.id LIMIT {_PAGE}"
+)
+_OF_PROJECTS: Final = (
+    select(consumers.c.uuid)
+    .join(projects, projects.c.id == consumers.c.project_id)
+    .where(among(projects.c.external_id, "names"))
+)
+_OF_TYPES: Final = (
+    select(consumers.c.uuid)
+    .join(consumer_types, consumer_types.c.id == consumers.c.consumer_type_id)
+    .where(among(consumer_types.c.name, "names"))
+)
+
+
+def pages(tx: ReadTransaction) -> Iterator[Sequence[Any]]:
+    """Yield all allocations in pages: id, consumer, ids of provider and class, amount."""
+    last = 0
+    while True:
+        rows = plain.rows(tx.connection, _PAGES.format(mark=tx.batches.mark), (last,))
+        if rows:
+            yield rows
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1][0]
+
+
+def consumers_of(
+    tx: ReadTransaction, project_ids: Collection[str], types: Collection[str]
+) -> set[str]:
+    """Return the consumers of some projects, and those of some types."""
+    rows = [
+        *tx.execute_among(_OF_PROJECTS, "names", project_ids),
+        *tx.execute_among(_OF_TYPES, "names", types),
+    ]
+    return {uuid for (uuid,) in rows}

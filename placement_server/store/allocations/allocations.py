@@ -27,7 +27,6 @@ from typing import Final, NamedTuple
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocation_rows import of_consumer, of_provider, of_tree
 from placement_server.store.allocations.claim_check import (
-    AmountSummary,
     Key,
     KnownInventory,
     ProviderRequest,
@@ -37,7 +36,6 @@ from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import Batches, Insertion, Rise, chunks
 from placement_server.store.errors import NoAllocations, ProviderNotFound, joined_names
-from placement_server.store.past_changes import PastChanges
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.schema.names import class_ids
@@ -89,38 +87,25 @@ def read_context(
         consumers have allocations of.
     """
     context = WriteContext([SeenConsumer(write) for write in writes], {}, {}, {})
-    named_uuids = (
-        sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
-    )
-    consumer_uuids = sorted({write.uuid for write in writes})
-    parts = zip_longest(chunks(consumer_uuids), chunks(named_uuids), fillvalue=())
-    for some_consumers, some_providers in parts:
-        _read_into(context, tx, some_consumers, some_providers, in_use=providers)
-    return context
-
-
-def _read_into(
-    context: WriteContext,
-    tx: ReadTransaction,
-    consumer_uuids: Sequence[str],
-    provider_uuids: Sequence[str],
-    *,
-    in_use: bool,
-) -> None:
     consumers = {consumer.write.uuid: consumer for consumer in context.consumers}
-    text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=in_use)
-    for row in plain.rows(tx.connection, text, parameters):
-        kind, uuid = row[:2]
-        if kind == _ALLOCATION:
-            consumers[uuid].old_allocations.append(row[2:5])
-        elif kind == _CONSUMER:
-            consumers[uuid].id, consumers[uuid].generation = row[2:4]
-        else:
-            provider_id, root_id, inventory_id, class_id, *rest = row[2:]
-            context.provider_ids[uuid] = provider_id
-            context.root_ids[provider_id] = root_id
-            if inventory_id is not None:
-                context.inventories[provider_id, class_id] = KnownInventory(inventory_id, *rest)
+    named_uuids = {uuid for write in writes for uuid in write.allocations} if providers else ()
+    parts = zip_longest(chunks(sorted(consumers)), chunks(sorted(named_uuids)), fillvalue=())
+    for consumer_uuids, provider_uuids in parts:
+        text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=providers)
+        for row in plain.rows(tx.connection, text, parameters):
+            kind, uuid = row[:2]
+            if kind == _ALLOCATION:
+                consumers[uuid].old_allocations.append(row[2:5])
+            elif kind == _CONSUMER:
+                consumers[uuid].id, consumers[uuid].generation = row[2:4]
+            else:
+                provider_id, root_id, inventory_id, class_id, *rest = row[2:]
+                context.provider_ids[uuid] = provider_id
+                context.root_ids[provider_id] = root_id
+                if inventory_id is not None:
+                    known_inventory = KnownInventory(inventory_id, *rest)
+                    context.inventories[provider_id, class_id] = known_inventory
+    return context
 
 
 def _statement(
@@ -189,30 +174,16 @@ def delete(tx: WriteTransaction, consumer_uuid: str) -> None:
 
 
 def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) -> None:
+    """Check what the consumers want against the context and write it; no statement may follow.
+
+    All providers of the context are locked, and their trees get change records.
+
+    :raises LostRace: something is not as the context says any more.
+    """
     given_back = sum_of_old(context.consumers)
     check_providers(context.consumers, context.provider_ids)
     requested_use = new_allocations(tx, context.consumers, context.provider_ids)
     taken_amounts = claim_check.check(requested_use, context.inventories, given_back)
-    carry_out(tx, context, requested_use, taken_amounts, given_back, raise_emptied=raise_emptied)
-
-
-def carry_out(
-    tx: WriteTransaction,
-    context: WriteContext,
-    requested_use: RequestedAllocations,
-    taken_amounts: Mapping[Key, AmountSummary],
-    given_back: Mapping[Key, int],
-    *,
-    raise_emptied: bool = True,
-) -> None:
-    """Write allocations that were checked against the context; no other statement may follow.
-
-    All providers of the context are locked, and their trees get change records.
-
-    :param taken_amounts: what the check returned for `requested_use`.
-    :param given_back: the present allocations of the consumers.
-    :raises LostRace: something is not as the context says any more.
-    """
     if tx.past is not None:
         for uuid, provider_id in context.provider_ids.items():
             tx.past.know(provider_id, uuid, context.root_ids[provider_id])
@@ -282,15 +253,12 @@ def new_allocations(
 
     :raises ResourceClassNotFound: classes do not exist.
     """
-    names: dict[str, None] = {}
-    for consumer in consumers:
-        for amounts in consumer.write.allocations.values():
-            names.update(dict.fromkeys(amounts))
     parts = [
         ProviderRequest(consumer.write.uuid, uuid, provider_ids[uuid], amounts)
         for consumer in consumers
         for uuid, amounts in consumer.write.allocations.items()
     ]
+    names = dict.fromkeys(name for part in parts for name in part.amounts)
     return RequestedAllocations(parts, class_ids(tx, list(names)))
 
 
@@ -325,20 +293,13 @@ def replace_holdings(
     consumers.delete_allocations(tx, seen_consumers)
     insertions = [new_consumers, Insertion("allocations", _COLUMNS, requested_use.rows)]
     if tx.past is not None:
-        _remember(tx.past, seen_consumers, requested_use)
+        new_holdings: dict[str, dict[Key, int]] = {}
+        for provider_id, class_id, consumer, used in requested_use.rows:
+            new_holdings.setdefault(consumer, {})[provider_id, class_id] = used
+        for seen in seen_consumers:
+            uuid = seen.write.uuid
+            tx.past.add_holdings(uuid, sum_of_old([seen]), new_holdings.get(uuid, {}))
         if not tx.past.unknown_providers():
             # with the same statement, where the database can
             insertions.append(tx.past.take())
     tx.batches.insert(tx.connection, insertions, tx.now)
-
-
-def _remember(
-    past: PastChanges, seen_consumers: Sequence[SeenConsumer], requested_use: RequestedAllocations
-) -> None:
-    """Remember what consumers had before and have now."""
-    new_holdings: dict[str, dict[Key, int]] = {}
-    for provider_id, class_id, consumer, used in requested_use.rows:
-        new_holdings.setdefault(consumer, {})[provider_id, class_id] = used
-    for seen in seen_consumers:
-        uuid = seen.write.uuid
-        past.add_holdings(uuid, sum_of_old([seen]), new_holdings.get(uuid, {}))

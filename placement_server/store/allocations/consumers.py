@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
@@ -27,7 +27,7 @@ from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.known_owners import OwnerIds
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
 from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
-from placement_server.store.transaction import AnyResult, LostRace, WriteTransaction
+from placement_server.store.transaction import LostRace, WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
 _TABLES: Final = (projects, users, consumer_types)
@@ -118,11 +118,11 @@ _C: Final = consumers.c
 # Always in the order of the uuids, here and where new ones are inserted.
 _LOCK: Final = select(_C.id).where(among(_C.uuid, "uuids")).order_by(_C.uuid).with_for_update()
 _DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(among(allocations.c.consumer_id, "uuids"))
-_IS_SEEN: Final = _C.generation == bindparam("seen")
-_DELETE: Final = sa.delete(consumers).where(among(_C.id, "ids"), _IS_SEEN)
+_ARE_SEEN: Final = sa.and_(among(_C.id, "ids"), _C.generation == bindparam("seen"))
+_DELETE: Final = sa.delete(consumers).where(_ARE_SEEN)
 _RAISE: Final = (
     sa.update(consumers)
-    .where(_IS_SEEN)
+    .where(_ARE_SEEN)
     .values(
         generation=_C.generation + 1,
         project_id=bindparam("the_project"),
@@ -131,8 +131,6 @@ _RAISE: Final = (
     )
 )
 _RAISE_AND_SET_TYPE: Final = _RAISE.values(consumer_type_id=bindparam("the_type"))
-# The most different changes that are a statement each.
-_CHANGES: Final = 4
 _COLUMNS: Final = (
     ("uuid", "text"),
     ("project_id", "int"),
@@ -160,11 +158,6 @@ class SeenConsumer:
         """The generation that its writers must name; `None` when there is no such consumer."""
         # a record without allocations is a leftover of older software, not a consumer
         return self.generation if self.id is not None and self.old_allocations else None
-
-    @property
-    def lives_on(self) -> bool:
-        """Whether it has allocations after the write."""
-        return bool(self.write.allocations)
 
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
@@ -207,47 +200,42 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     :returns: the new records, which are still to be inserted.
     :raises LostRace: a record is not the one that was read.
     """
-    _end(tx, [consumer for consumer in consumers if not consumer.lives_on])
-    living_consumers = [consumer for consumer in consumers if consumer.lives_on]
+    by_generation: dict[int, list[int]] = {}
+    for consumer in consumers:
+        if consumer.id is not None and not consumer.write.allocations:
+            by_generation.setdefault(consumer.generation, []).append(consumer.id)
+    for generation, ids in by_generation.items():
+        _execute_all(tx, _DELETE, ids, {"seen": generation})
+    living_consumers = [consumer for consumer in consumers if consumer.write.allocations]
     new_rows: list[tuple[str, int, int, int | None, int]] = []
-    ids_by_change: dict[_ConsumerUpdate, list[int]] = {}
-    for consumer, (project_id, user_id, type_id) in zip(
-        living_consumers, _owners(tx, living_consumers), strict=True
-    ):
-        if consumer.id is None:
-            new_rows.append(
-                (
-                    consumer.write.uuid,
-                    project_id,
-                    user_id,
-                    None if isinstance(type_id, Keep) else type_id,
-                    1,
-                )
-            )
+    ids_by_change: dict[tuple[int, _Owners], list[int]] = {}
+    for consumer, owners in zip(living_consumers, _owners(tx, living_consumers), strict=True):
+        if consumer.id is not None:
+            ids_by_change.setdefault((consumer.generation, owners), []).append(consumer.id)
         else:
-            change = _ConsumerUpdate(consumer.generation, project_id, user_id, type_id)
-            ids_by_change.setdefault(change, []).append(consumer.id)
-    if len(ids_by_change) > _CHANGES:
-        _raise_each(tx, ids_by_change)
-    else:
-        for change, ids in ids_by_change.items():
-            _raise(tx, change, sorted(ids))
+            project_id, user_id, type_id = owners
+            set_type = None if isinstance(type_id, Keep) else type_id
+            new_rows.append((consumer.write.uuid, project_id, user_id, set_type, 1))
+    for (generation, (project_id, user_id, type_id)), ids in ids_by_change.items():
+        values: dict[str, object] = {
+            "seen": generation,
+            "the_project": project_id,
+            "the_user": user_id,
+            "now": tx.now,
+        }
+        if type_id is KEEP:
+            _execute_all(tx, _RAISE, ids, values)
+        else:
+            _execute_all(tx, _RAISE_AND_SET_TYPE, ids, {**values, "the_type": type_id})
     new_rows.sort()
     return Insertion("consumers", _COLUMNS, new_rows)
 
 
-class _ConsumerUpdate(NamedTuple):
-    """The new values of consumers with this generation."""
-
-    generation: int
-    project_id: int
-    user_id: int
-    type_id: int | Keep | None
+_Owners = tuple[int, int, int | Keep | None]
+"""The ids of the project, the user and the type of a consumer."""
 
 
-def _owners(
-    tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]
-) -> list[tuple[int, int, int | Keep | None]]:
+def _owners(tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]) -> list[_Owners]:
     """Return the ids of the new project, user and type of each consumer."""
     if not living_consumers:
         return []
@@ -276,51 +264,13 @@ def _owners(
     ]
 
 
-def _raise(tx: WriteTransaction, change: _ConsumerUpdate, all_ids: Sequence[int]) -> None:
-    condition = among(_C.id, "ids")
-    statement = _statement(change).where(condition)
-    for ids in chunks(all_ids):
-        _require_all(tx.execute(statement, {"ids": ids, **_values(tx, change)}), ids)
-
-
-def _raise_each(
-    tx: WriteTransaction, ids_by_change: Mapping[_ConsumerUpdate, Sequence[int]]
+def _execute_all(
+    tx: WriteTransaction,
+    statement: sa.Update | sa.Delete,
+    all_ids: Sequence[int],
+    values: Mapping[str, object],
 ) -> None:
-    """Apply changes in one statement for consumers that have little in common."""
-    by_statement: dict[sa.Update, list[dict[str, object]]] = {}
-    for change, ids in ids_by_change.items():
-        values = _values(tx, change)
-        by_statement.setdefault(_statement(change), []).extend(
-            {"the_id": consumer_id, **values} for consumer_id in ids
-        )
-    for statement, rows in by_statement.items():
-        _require_all(tx.execute(statement.where(_C.id == bindparam("the_id")), rows), rows)
-
-
-def _statement(change: _ConsumerUpdate) -> sa.Update:
-    return _RAISE if change.type_id is KEEP else _RAISE_AND_SET_TYPE
-
-
-def _values(tx: WriteTransaction, change: _ConsumerUpdate) -> dict[str, object]:
-    values: dict[str, object] = {
-        "seen": change.generation,
-        "the_project": change.project_id,
-        "the_user": change.user_id,
-        "now": tx.now,
-    }
-    return values if change.type_id is KEEP else {**values, "the_type": change.type_id}
-
-
-def _end(tx: WriteTransaction, ended_consumers: Sequence[SeenConsumer]) -> None:
-    by_generation: dict[int, list[int]] = {}
-    for consumer in ended_consumers:
-        if consumer.id is not None:
-            by_generation.setdefault(consumer.generation, []).append(consumer.id)
-    for generation, all_ids in by_generation.items():
-        for ids in chunks(sorted(all_ids)):
-            _require_all(tx.execute(_DELETE, {"ids": ids, "seen": generation}), ids)
-
-
-def _require_all(result: AnyResult, rows: Sequence[object]) -> None:
-    if result.rowcount != len(rows):
-        raise LostRace("A consumer of the request changed since it was read.")
+    """Change the records with these ids, all of which must be as they were read."""
+    for ids in chunks(sorted(all_ids)):
+        if tx.execute(statement, {"ids": ids, **values}).rowcount != len(ids):
+            raise LostRace("A consumer of the request changed since it was read.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import distinct, func, select
 
@@ -45,14 +45,8 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int
 
 def of_project(tx: ReadTransaction, project_id: str, user_id: str | None = None) -> dict[str, int]:
     """Return the allocated sums of a project (and one of its users), by class."""
-    statement = _of_owner(
-        select(resource_classes.c.name, func.sum(allocations.c.used)).group_by(
-            resource_classes.c.name
-        ),
-        project_id,
-        user_id,
-    ).join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
-    return {name: int(used) for name, used in tx.execute(statement)}
+    usage = by_consumer_type(tx, project_id, user_id, ALL).get(ALL)
+    return {} if usage is None else dict(usage.resources)
 
 
 def by_consumer_type(
@@ -68,58 +62,35 @@ def by_consumer_type(
     :param consumer_type: one type by name; `unknown` for the consumers without a type; `all`
         for one sum over all; `None` for each type on its own.
     """
-    type_name = consumer_types.c.name
-    group = consumer_type != ALL
-    keys: list[Any] = [type_name] if group else []
-    sums = _of_type(
-        _of_owner(
-            select(*keys, resource_classes.c.name, func.sum(allocations.c.used)).group_by(
-                *keys, resource_classes.c.name
-            ),
-            project_id,
-            user_id,
-        ),
-        consumer_type,
-    ).join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
-    counts = _of_type(
-        _of_owner(
-            select(*keys, func.count(distinct(consumers.c.id))).group_by(*keys),
-            project_id,
-            user_id,
-        ),
-        consumer_type,
-    )
-    resources: dict[str, dict[str, int]] = {}
-    for *key, resource_class, used in tx.execute(sums):
-        name = (key[0] or UNKNOWN) if group else ALL
-        resources.setdefault(name, {})[resource_class] = int(used)
-    number: dict[str, int] = {}
-    for *key, count in tx.execute(counts):
-        number[(key[0] or UNKNOWN) if group else ALL] = count
-    return {name: TypeUsage(number[name], amounts) for name, amounts in resources.items()}
-
-
-def _of_owner(statement: AnySelect, project_id: str, user_id: str | None) -> AnySelect:
-    """Restrict a statement to the allocations of a project and, if given, of a user."""
-    statement = (
-        statement.select_from(allocations)
+    key = [] if consumer_type == ALL else [consumer_types.c.name]
+    statement: AnySelect = (
+        select(*key)
+        .select_from(allocations)
         .join(consumers, consumers.c.uuid == allocations.c.consumer_id)
         .join(projects, projects.c.id == consumers.c.project_id)
+        .outerjoin(consumer_types, consumer_types.c.id == consumers.c.consumer_type_id)
         .where(projects.c.external_id == project_id)
+        .group_by(*key)
     )
     if user_id is not None:
-        statement = statement.join(users, users.c.id == consumers.c.user_id).where(
-            users.c.external_id == user_id
-        )
-    return statement
-
-
-def _of_type(statement: AnySelect, consumer_type: str | None) -> AnySelect:
-    statement = statement.outerjoin(
-        consumer_types, consumer_types.c.id == consumers.c.consumer_type_id
-    )
-    if consumer_type is None or consumer_type == ALL:
-        return statement
+        of_user = users.c.external_id == user_id
+        statement = statement.join(users, users.c.id == consumers.c.user_id).where(of_user)
     if consumer_type == UNKNOWN:
-        return statement.where(consumers.c.consumer_type_id.is_(None))
-    return statement.where(consumer_types.c.name == consumer_type)
+        statement = statement.where(consumers.c.consumer_type_id.is_(None))
+    elif consumer_type is not None and consumer_type != ALL:
+        statement = statement.where(consumer_types.c.name == consumer_type)
+    sums = (
+        statement.add_columns(resource_classes.c.name, func.sum(allocations.c.used))
+        .join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
+        .group_by(resource_classes.c.name)
+    )
+    resources: dict[str, dict[str, int]] = {}
+    for *name, resource_class, used in tx.execute(sums):
+        resources.setdefault(_type_of(name), {})[resource_class] = int(used)
+    counts = tx.execute(statement.add_columns(func.count(distinct(consumers.c.id))))
+    numbers = {_type_of(name): count for *name, count in counts}
+    return {name: TypeUsage(numbers[name], amounts) for name, amounts in resources.items()}
+
+
+def _type_of(key: list[str | None]) -> str:
+    return (key[0] or UNKNOWN) if key else ALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -184,14 +184,14 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
     """Read some trees; `None` for a root that has no providers any more."""
     trees_by_root: dict[int, TreeRows | None] = dict.fromkeys(root_ids)
     for roots in chunks(sorted(root_ids), 1000):
-        providers = list(_rows(tx, _PROVIDERS_OF_ROOTS, roots))
+        providers = list(tx.rows_among(_PROVIDERS_OF_ROOTS, roots))
         ids = [row[0] for row in providers]
         trees_by_root.update(
             _assemble(
                 providers,
-                _rows(tx, _INVENTORIES_OF, ids),
-                _rows(tx, _TRAITS_OF, ids),
-                _rows(tx, _AGGREGATES_OF, ids),
+                tx.rows_among(_INVENTORIES_OF, ids),
+                tx.rows_among(_TRAITS_OF, ids),
+                tx.rows_among(_AGGREGATES_OF, ids),
             )
         )
     return trees_by_root
@@ -200,7 +200,7 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
 def usage(tx: ReadTransaction, root_ids: Collection[int]) -> Usage:
     """Read the used amounts in some trees."""
     used_amounts: Usage = {root_id: {} for root_id in root_ids}
-    for root_id, provider_id, class_id, used in _rows(tx, _USAGE_OF_ROOTS, sorted(root_ids)):
+    for root_id, provider_id, class_id, used in tx.rows_among(_USAGE_OF_ROOTS, root_ids):
         used_amounts[root_id][provider_id, class_id] = used
     return used_amounts
 
@@ -267,13 +267,6 @@ def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
     """Return the highest ids among the changes, ascending."""
     rows = plain.whole_rows(tx.connection, _NEWEST_IDS.limit(count))
     return [number for (number,) in reversed(rows)]
-
-
-def _rows(tx: ReadTransaction, statement: str, ids: Sequence[int]) -> Iterator[Any]:
-    """Yield the rows of a statement that ends with the column that has these ids."""
-    for chunk in chunks(ids):
-        condition, values = tx.batches.among(chunk)
-        yield from plain.rows(tx.connection, statement + condition, values)
 
 
 def _assemble(

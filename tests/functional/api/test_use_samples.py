@@ -8,7 +8,6 @@ import time
 import pytest
 import time_machine
 
-from placement_server.store import use_samples
 from placement_server.store.providers import inventory_sums
 from placement_server.store.store import Store
 from placement_server.web.use import UseSampler
@@ -16,7 +15,7 @@ from placement_server.web.use import UseSampler
 from .conftest import MakeApi
 from .wsgi_client import Client
 
-DAY = use_samples.DAY
+DAY = inventory_sums.DAY
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def store(make_api: MakeApi) -> Store:
 
 
 def minutes(store: Store) -> list[int]:
-    return [minute for minute, _ in store.read_single(use_samples.read)]
+    return [minute for minute, _ in store.read_single(inventory_sums.samples)]
 
 
 def test_two_workers_take_one_sample_of_a_minute(store: Store) -> None:
@@ -38,8 +37,8 @@ def test_a_day_has_every_minute_a_week_one_in_ten_and_nothing_is_older(store: St
     last = 9 * DAY
     sums = store.read_single(inventory_sums.of_fleet)
     for minute in (*range(last - 7 * DAY - 30, last - 7 * DAY + 30), *range(last - DAY - 30, last)):
-        store.write(use_samples.write, minute, sums)
-    store.write(use_samples.write, last, sums)
+        store.write(inventory_sums.write_sample, minute, sums)
+    store.write(inventory_sums.write_sample, last, sums)
     kept = minutes(store)
     assert kept[0] == last - 7 * DAY
     assert [minute for minute in kept if minute < last - DAY and minute % 10] == []
@@ -48,7 +47,7 @@ def test_a_day_has_every_minute_a_week_one_in_ten_and_nothing_is_older(store: St
 
 def test_samples_of_a_clock_that_was_far_ahead_are_deleted(store: Store) -> None:
     for minute in (400 * DAY, 5 * DAY, 5 * DAY + 1):
-        store.write(use_samples.write, minute, [])
+        store.write(inventory_sums.write_sample, minute, [])
     assert minutes(store) == [5 * DAY, 5 * DAY + 1]
 
 

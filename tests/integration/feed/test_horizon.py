@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from placement_server.feed import horizon as horizon_module
 from placement_server.feed.horizon import LEAP, Horizon
-from placement_server.feed.watchers import ALL_KINDS
+from placement_server.feed.service import ALL_KINDS
 from placement_server.store.changes import changes
 from placement_server.store.providers import providers
 from placement_server.store.store import Store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from placement_server.store.providers import tree_rows
 from placement_server.store.store import Store
 from tests.integration.store.copied_scenes import Scene
 
@@ -50,7 +49,7 @@ def look(store: Store, scene: Scene, *queries: str) -> dict[str, list[tuple[Any,
     roles = {name: role for role, name in scene.items()}
 
     def rows(query: str) -> list[tuple[Any, ...]]:
-        found = store.read(lambda tx: list(tree_rows.among(tx, _QUERIES[query], roles)))
+        found = store.read(lambda tx: list(tx.rows_among(_QUERIES[query], roles)))
         return sorted((tuple(roles.get(value, value) for value in row) for row in found), key=str)
 
     return {query: rows(query) for query in queries}

@@ -11,7 +11,7 @@ from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.store import audit
 from placement_server.store.errors import ProviderNotFound
-from placement_server.store.providers import tree_rows
+from placement_server.store.providers.tree import read_tree
 from placement_server.store.store import Store
 from tests.integration.candidates.follower_worker import content
 from tests.integration.store.conftest import OPTIONS
@@ -149,7 +149,7 @@ def test_two_at_once_leave_what_two_in_a_row_leave(
     def look_at_tags_too(store: Store, scene: Scene) -> object:
         for role in ("host", "other", "right", "child"):
             try:
-                tag = store.read(tree_rows.read, scene[role]).tag
+                tag = store.read(read_tree, scene[role]).tag
             except ProviderNotFound:
                 tag = None
             assert trees.tag(scene[role]) in (None, tag), f"an outdated tag of {role}"

@@ -11,7 +11,8 @@ from placement_server.store.errors import (
     StoreError,
     TraitNotFound,
 )
-from placement_server.store.providers import aggregates, filters, providers, traits, tree_rows
+from placement_server.store.providers import aggregates, filters, providers, traits
+from placement_server.store.providers.tree import read_tree
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
 from tests.integration.store.conftest import generation_of, new_provider, new_uuid, set_of, use_of
@@ -149,6 +150,6 @@ def test_a_tree_may_be_as_deep_as_it_has_providers(store: Store) -> None:
     parents = dict(zip(chain, [None, *chain], strict=False))
     for uuid, parent in parents.items():
         store.write(providers.create, uuid=uuid, name=uuid, parent_uuid=parent)
-    tree = store.read(tree_rows.read, chain[-1])
+    tree = store.read(read_tree, chain[-1])
     shown = tree.parent_uuids()
     assert {provider.uuid: shown[provider.id] for provider in tree.providers} == parents

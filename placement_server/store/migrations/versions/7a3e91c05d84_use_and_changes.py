@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from placement_server.store.providers.capacity import usable
-from placement_server.store.schema import parts
+from placement_server.store.schema import migration
 from placement_server.store.tables import (
     allocations,
     capacity_columns,
@@ -38,8 +38,8 @@ def upgrade() -> None:
     for column in capacity_columns():
         if column.name not in present:
             op.add_column("inventories", column)
-    parts.create_missing(connection, metadata)
-    parts.compare_exactly(connection, metadata)
+    migration.create_missing(connection, metadata)
+    migration.compare_exactly(connection, metadata)
     _fill_capacity(connection)
     _fill_used(connection)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from placement_server.store.schema import parts
+from placement_server.store.schema import migration
 from placement_server.store.tables import openstack_metadata
 
 revision = "a082b8bb98d0"
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    parts.create_missing(op.get_bind(), openstack_metadata)
+    migration.create_missing(op.get_bind(), openstack_metadata)
 
 
 def downgrade() -> None:
