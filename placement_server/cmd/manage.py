@@ -23,7 +23,7 @@ from placement_server.cmd import audit, prune
 from placement_server.store import data_migrations
 from placement_server.store.connection.failures import await_database, reason_of
 from placement_server.store.connection.options import connection_url, store_options
-from placement_server.store.data_migrations import Batch, Migration
+from placement_server.store.data_migrations import Migration
 from placement_server.store.engine import Engines, create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration, revision
@@ -230,7 +230,7 @@ def _run_migrations(
     """Run batch after batch until nothing is left, or one pass of `max_count` rows."""
     if max_count is None:
         print(f"Running batches of {BATCH} until complete")
-    totals = {name: Batch(0, 0) for name, _ in migrations}
+    totals = dict.fromkeys((name for name, _ in migrations), 0)
     has_failed = False
     while True:
         rows_left = BATCH if max_count is None else max_count
@@ -239,19 +239,16 @@ def _run_migrations(
             if rows_left < 1:
                 break
             try:
-                matched_count, migrated_count = store.write(migrate, rows_left)
+                count = store.write(migrate, rows_left)
             except (StoreError, SQLAlchemyError):
                 LOG.exception("Error attempting to run %s", name)
                 has_failed = True
                 continue
-            if matched_count:
-                print(f"{matched_count} rows matched query {name}, {migrated_count} migrated")
-            totals[name] = Batch(
-                totals[name].matched_rows + matched_count,
-                totals[name].repaired_rows + migrated_count,
-            )
-            rows_left -= migrated_count
-            progress += migrated_count
+            if count:
+                print(f"{count} rows matched query {name}, {count} migrated")
+            totals[name] += count
+            rows_left -= count
+            progress += count
         if max_count is not None or not progress:
             break
     _print_totals(totals)
@@ -261,11 +258,9 @@ def _run_migrations(
     return 1 if max_count is not None and progress else 0
 
 
-def _print_totals(totals: Mapping[str, Batch]) -> None:
+def _print_totals(totals: Mapping[str, int]) -> None:
     rows = [("Migration", "Total Found", "Completed")]
-    rows += [
-        (name, str(batch.matched_rows), str(batch.repaired_rows)) for name, batch in totals.items()
-    ]
+    rows += [(name, str(count), str(count)) for name, count in totals.items()]
     for line in _text_table(rows):
         print(line)
 

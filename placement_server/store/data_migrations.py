@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
@@ -27,13 +27,6 @@ INCOMPLETE_CONSUMERS: Final = (
 )
 
 
-class Batch(NamedTuple):
-    """The numbers of rows that one pass found and repaired."""
-
-    matched_rows: int
-    repaired_rows: int
-
-
 def count_rootless(tx: ReadTransaction) -> int:
     """Count the providers without a root."""
     count = (
@@ -49,14 +42,17 @@ def count_incomplete_consumers(tx: ReadTransaction) -> int:
     )
 
 
-def set_root_provider_ids(tx: WriteTransaction, max_count: int) -> Batch:
-    """Give providers without a root the top of their tree: themselves when they have no parent."""
+def set_root_provider_ids(tx: WriteTransaction, max_count: int) -> int:
+    """Give providers without a root the top of their tree: themselves when they have no parent.
+
+    :returns: how many.
+    """
     rootless = tx.execute(_ROOTLESS.order_by(_P.id).limit(max_count)).all()
     roots = [{"the_id": row.id, "root_id": _top(tx, row.id)} for row in rootless]
     if roots:
         tx.execute(_SET_ROOT, roots)
         tx.touch({root["root_id"] for root in roots}, STRUCTURE)
-    return Batch(len(rootless), len(roots))
+    return len(roots)
 
 
 def _top(tx: ReadTransaction, provider_id: int) -> int:
@@ -73,8 +69,11 @@ def _top(tx: ReadTransaction, provider_id: int) -> int:
 
 def create_incomplete_consumers(
     tx: WriteTransaction, max_count: int, *, project_id: str, user_id: str
-) -> Batch:
-    """Give consumers that have allocations but no record one, with this project and user."""
+) -> int:
+    """Give consumers that have allocations but no record one, with this project and user.
+
+    :returns: how many.
+    """
     uuids = sorted(tx.execute(INCOMPLETE_CONSUMERS.limit(max_count)).scalars())
     if uuids:
         ids = ensure_owners(tx, [project_id], [user_id], [])
@@ -94,7 +93,7 @@ def create_incomplete_consumers(
         )
         # no tree changes; the outcome of an interrupted commit is read from the change record
         tx.touch_names()
-    return Batch(len(uuids), len(uuids))
+    return len(uuids)
 
 
-Migration = Callable[[WriteTransaction, int], Batch]
+Migration = Callable[[WriteTransaction, int], int]

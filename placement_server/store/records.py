@@ -13,6 +13,9 @@ from typing import Final, Literal, NamedTuple
 
 MAX_INT: Final = 2147483647
 
+Key = tuple[int, int]
+"""Provider id and class id: the order in which all transactions lock inventories."""
+
 
 class Keep(Enum):
     """A marker for a stored value that stays as it is."""

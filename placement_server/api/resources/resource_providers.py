@@ -102,7 +102,7 @@ def _find(request: Request, conditions: dict[str, Any]) -> list[Provider]:
     """
     provider_filters = _filters(conditions)
     if not provider_filters:
-        return request.store.read_single(providers.find_by_identity, **conditions)
+        return request.store.read_single(providers.find, **conditions)
     if not any(conditions[name] for name in ("name", "uuid", "in_tree")):
         ids = request.services.candidates.provider_ids(provider_filters)
         if ids is not None:

@@ -27,7 +27,6 @@ from typing import Final, NamedTuple
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocation_rows import of_consumer, of_provider, of_tree
 from placement_server.store.allocations.claim_check import (
-    Key,
     KnownInventory,
     ProviderRequest,
     RequestedAllocations,
@@ -37,7 +36,7 @@ from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import Batches, Insertion, Rise, chunks
 from placement_server.store.errors import NoAllocations, ProviderNotFound, joined_names
 from placement_server.store.providers import inventory_rows
-from placement_server.store.records import ANY, ConsumerWrite
+from placement_server.store.records import ANY, ConsumerWrite, Key
 from placement_server.store.schema.names import class_ids
 from placement_server.store.transaction import LostRace, ReadTransaction, WriteTransaction
 

@@ -14,9 +14,7 @@ from placement_server.store.errors import (
     ConstraintViolated,
     InvalidInventoryForAllocation,
 )
-
-Key = tuple[int, int]
-"""Provider id and class id: the order in which all transactions lock inventories."""
+from placement_server.store.records import Key
 
 
 class KnownInventory(NamedTuple):

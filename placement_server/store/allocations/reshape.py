@@ -14,11 +14,7 @@ from placement_server.store.allocations.allocations import (
     replace_holdings,
     sum_of_old,
 )
-from placement_server.store.allocations.claim_check import (
-    Key,
-    KnownInventory,
-    RequestedAllocations,
-)
+from placement_server.store.allocations.claim_check import KnownInventory, RequestedAllocations
 from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
@@ -31,7 +27,7 @@ from placement_server.store.providers.capacity import usable
 from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
 from placement_server.store.providers.providers import bump
-from placement_server.store.records import ConsumerWrite, InventoryRecord, Provider
+from placement_server.store.records import ConsumerWrite, InventoryRecord, Key, Provider
 from placement_server.store.schema.names import class_names, hold_classes
 from placement_server.store.transaction import (
     STRUCTURE,
@@ -128,7 +124,7 @@ def apply(
         groups = (raised_ids, stocked_ids, listed_ids)
         bump(tx, provider, by=sum(provider_id in ids for ids in groups))
     inventory_rows.remove(tx, [stock[key] for key in stock if key in removed_keys])
-    inventory_rows.write_many(tx, stock, new_records)
+    inventory_rows.write(tx, stock, new_records)
     changes = [
         InventoryUpdate(inventory.id, *key, use_after[key] - inventory.used)
         for key, inventory in sorted(stock.items())

@@ -56,7 +56,7 @@ def replace(
     """
     provider = provider_rows.get(tx, uuid)
     if generation is not None:
-        links.require_generation(provider, generation)
+        provider_rows.require_generation(provider, generation)
     new_ids = set(ensure(tx, aggregates).values())
     # the provider's row first, so that two writers of the same provider take turns
     bump(tx, provider, by=0 if generation is None else 1)

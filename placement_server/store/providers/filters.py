@@ -42,26 +42,6 @@ _IDENTITY: Final[Mapping[str, Condition]] = {
 }
 
 
-def find_by_identity(
-    tx: ReadTransaction,
-    *,
-    name: str | None = None,
-    uuid: str | None = None,
-    in_tree: str | None = None,
-) -> list[Provider]:
-    """Return providers by their identity, in one statement; all providers without one.
-
-    Agents read their tree all the time, so the statement is composed once.
-    """
-    identity = _without_none(name=name or None, uuid=uuid, in_tree=in_tree)
-    rows = tx.execute(_identified_by(tuple(identity)), identity).all()
-    return [provider_of(row) for row in rows]
-
-
-def _without_none(**identity: str | None) -> dict[str, str]:
-    return {name: value for name, value in identity.items() if value is not None}
-
-
 @cache
 def _identified_by(names: tuple[str, ...]) -> AnySelect:
     return SELECT_PROVIDERS.where(*(_IDENTITY[name] for name in names))
@@ -82,7 +62,8 @@ def find(
 ) -> list[Provider]:
     """Return the providers that satisfy every filter by themselves, without trees and sharing.
 
-    Unknown names are errors only when the filters before them leave any provider.
+    Unknown names are errors only when the filters before them leave any provider. By identity
+    alone it is one statement, composed once: agents read their tree all the time.
 
     :param ids: search among these providers only.
     :param required: sets of traits; the provider must have one of each set.
@@ -90,7 +71,12 @@ def find(
     :raises TraitNotFound: for names in `required`, then in `forbidden`.
     :raises ResourceClassNotFound: for names in `resources`.
     """
-    identity = _without_none(name=name or None, uuid=uuid, in_tree=in_tree)
+    sought = {"name": name or None, "uuid": uuid, "in_tree": in_tree}
+    identity = {attribute: value for attribute, value in sought.items() if value is not None}
+    others = (required, forbidden, member_of, forbidden_aggregates, resources)
+    if ids is None and not any(others):
+        rows = tx.execute(_identified_by(tuple(identity)), identity).all()
+        return [provider_of(row) for row in rows]
     conditions = [_IDENTITY[attribute] for attribute in identity]
     if ids is not None:
         conditions.append(PROVIDER.c.id.in_(ids))
@@ -102,7 +88,8 @@ def find(
         # before any error about unknown names
         return []
 
-    has_required = _conditions_of_required(tx, required)
+    required_ids = trait_ids(tx, frozenset().union(*required))
+    has_required = [_has_trait([required_ids[name] for name in group]) for group in required]
     is_member = [_in_aggregate(group) for group in member_of]
     try:
         forbidden_ids = trait_ids(tx, forbidden)
@@ -124,15 +111,6 @@ def find(
         conditions.append(~_in_aggregate(forbidden_aggregates))
     conditions += [_fits(classes[rc], amount) for rc, amount in (resources or {}).items()]
     return [provider_of(row) for row in _select(tx, SELECT_PROVIDERS, conditions, identity)]
-
-
-def _conditions_of_required(
-    tx: ReadTransaction, required_terms: Sequence[frozenset[str]]
-) -> list[Condition]:
-    if not required_terms:
-        return []
-    by_name = trait_ids(tx, frozenset().union(*required_terms))
-    return [_has_trait([by_name[trait] for trait in group]) for group in required_terms]
 
 
 def _exclude_all(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:

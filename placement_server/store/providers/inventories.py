@@ -12,7 +12,6 @@ import logging
 from collections.abc import Mapping
 
 from placement_server.store.errors import (
-    ConcurrentUpdate,
     InventoryExists,
     InventoryInUse,
     InventoryNotFound,
@@ -22,7 +21,7 @@ from placement_server.store.providers import inventory_rows, provider_rows
 from placement_server.store.providers.capacity import reserved_is_valid, usable
 from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.providers import bump
-from placement_server.store.records import InventoryRecord, Provider
+from placement_server.store.records import InventoryRecord, Key, Provider
 from placement_server.store.schema.names import class_ids, class_names, hold_classes
 from placement_server.store.transaction import STRUCTURE, WriteTransaction
 
@@ -46,17 +45,12 @@ def replace(
     :raises InventoryInUse: inventories to remove are in use.
     """
     ids = hold_classes(tx, records)
-    old_inventories = inventory_rows.hold(tx, uuid)
-    provider = provider_rows.get(tx, uuid)
-    _check_generation(provider, generation)
+    provider, old_inventories = _hold(tx, uuid, generation)
     for resource_class, record in records.items():
         _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     ids.require(records)
-    new_records = {ids[resource_class]: record for resource_class, record in records.items()}
-    removed_inventories = [
-        inventory for class_id, inventory in old_inventories.items() if class_id not in new_records
-    ]
-    _remove(tx, provider, removed_inventories)
+    new_records = {(provider.id, ids[name]): record for name, record in records.items()}
+    _remove(tx, provider, [old_inventories[key] for key in old_inventories.keys() - new_records])
     return _write(tx, provider, old_inventories, new_records)
 
 
@@ -76,15 +70,14 @@ def add(
     :raises InventoryExists: the provider has an inventory of the class.
     """
     ids = hold_classes(tx, [resource_class])
-    old_inventories = inventory_rows.hold(tx, uuid)
-    provider = provider_rows.get(tx, uuid)
+    provider, old_inventories = _hold(tx, uuid)
     _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     ids.require([resource_class])
-    class_id = ids[resource_class]
-    if class_id in old_inventories:
+    key = (provider.id, ids[resource_class])
+    if key in old_inventories:
         raise InventoryExists(resource_class, uuid)
     bump(tx, provider)
-    return _write(tx, provider, old_inventories, {class_id: record})
+    return _write(tx, provider, old_inventories, {key: record})
 
 
 def update_one(
@@ -104,15 +97,13 @@ def update_one(
     :raises ResourceClassNotFound: the class does not exist.
     :raises InventoryNotFound: the provider has no inventory of the class.
     """
-    old_inventories = inventory_rows.hold(tx, uuid)
-    provider = provider_rows.get(tx, uuid)
-    _check_generation(provider, generation)
+    provider, old_inventories = _hold(tx, uuid, generation)
     _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
-    class_id = class_ids(tx, [resource_class])[resource_class]
-    if class_id not in old_inventories:
+    key = (provider.id, class_ids(tx, [resource_class])[resource_class])
+    if key not in old_inventories:
         raise InventoryNotFound(resource_class, uuid)
     bump(tx, provider)
-    return _write(tx, provider, old_inventories, {class_id: record})
+    return _write(tx, provider, old_inventories, {key: record})
 
 
 def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
@@ -123,9 +114,8 @@ def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
     :raises InventoryInUse: the inventory has allocations.
     :raises InventoryNotFound: the provider has no inventory of the class.
     """
-    inventories = inventory_rows.hold(tx, uuid)
-    provider = provider_rows.get(tx, uuid)
-    inventory = inventories.get(class_ids(tx, [resource_class])[resource_class])
+    provider, inventories = _hold(tx, uuid)
+    inventory = inventories.get((provider.id, class_ids(tx, [resource_class])[resource_class]))
     if inventory is None:
         raise InventoryNotFound(resource_class, uuid)
     _remove(tx, provider, [inventory])
@@ -137,18 +127,19 @@ def delete_all(tx: WriteTransaction, uuid: str) -> None:
     :raises ProviderNotFound: the provider does not exist.
     :raises InventoryInUse: some have allocations.
     """
-    inventories = inventory_rows.hold(tx, uuid)
-    provider = provider_rows.get(tx, uuid)
+    provider, inventories = _hold(tx, uuid)
     _remove(tx, provider, list(inventories.values()))
 
 
-def _check_generation(provider: Provider, generation: int) -> None:
-    if provider.generation != generation:
-        raise ConcurrentUpdate(
-            f"The inventories of provider {provider.uuid} cannot be changed: it has generation "
-            f"{provider.generation}, the request was made for {generation}; read it again.",
-            uuids=[provider.uuid],
-        )
+def _hold(
+    tx: WriteTransaction, uuid: str, generation: int | None = None
+) -> tuple[Provider, dict[Key, HeldInventory]]:
+    """Lock the inventories of a provider, and return it as it is from then on."""
+    inventories = inventory_rows.hold(tx, uuid)
+    provider = provider_rows.get(tx, uuid)
+    if generation is not None:
+        provider_rows.require_generation(provider, generation)
+    return provider, inventories
 
 
 def _check_reserved(
@@ -178,33 +169,22 @@ def _remove(
 def _write(
     tx: WriteTransaction,
     provider: Provider,
-    old_inventories: Mapping[int, HeldInventory],
-    new_records: Mapping[int, InventoryRecord],
+    old_inventories: Mapping[Key, HeldInventory],
+    new_records: Mapping[Key, InventoryRecord],
 ) -> Provider:
     """Write inventories once the generation is raised, and return the provider with it."""
-    inventory_rows.write(tx, provider.id, old_inventories, new_records)
-    _warn_of_overuse(tx, provider.uuid, old_inventories, new_records)
-    tx.touch([provider.root_id], STRUCTURE)
-    return provider_rows.get(tx, provider.uuid)
-
-
-def _warn_of_overuse(
-    tx: WriteTransaction,
-    uuid: str,
-    old_inventories: Mapping[int, HeldInventory],
-    new_records: Mapping[int, InventoryRecord],
-) -> None:
-    for class_id, record in new_records.items():
-        old_inventory = old_inventories.get(class_id)
-        if old_inventory is None or not old_inventory.used:
-            continue
+    inventory_rows.write(tx, old_inventories, new_records)
+    for key in old_inventories.keys() & new_records:
+        record, used = new_records[key], old_inventories[key].used
         capacity = usable(record.total, record.reserved, record.allocation_ratio)
-        if old_inventory.used > capacity:
+        if used and used > capacity:
             LOG.warning(
                 "Provider %s is over capacity in %s after a change of its inventory: %d of %d are "
                 "used. New claims are refused until allocations are deleted or moved.",
-                uuid,
-                class_names(tx, [class_id])[0],
-                old_inventory.used,
+                provider.uuid,
+                class_names(tx, [key[1]])[0],
+                used,
                 capacity,
             )
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider_rows.get(tx, provider.uuid)

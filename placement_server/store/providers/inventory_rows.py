@@ -13,7 +13,7 @@ from placement_server.store.dialects.batches import NewInventory, chunks
 from placement_server.store.past_changes import RESERVED, TOTAL
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable
-from placement_server.store.records import InventoryRecord, Provider, StoredInventory
+from placement_server.store.records import InventoryRecord, Key, Provider, StoredInventory
 from placement_server.store.tables import (
     allocations,
     inventories,
@@ -115,46 +115,30 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, Sto
     }
 
 
-def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:
-    """Lock all inventories of a provider until the transaction ends; return them by class id.
+def hold(tx: WriteTransaction, uuid: str) -> dict[Key, HeldInventory]:
+    """Lock all inventories of a provider until the transaction ends, and return them.
 
     No other transaction can claim from them, change or remove them meanwhile. A provider that does
     not exist has none.
     """
     rows = tx.execute(_HOLD, {"uuid": uuid}).all()
-    return {row[2]: HeldInventory._make(row) for row in rows}
+    return {(row[1], row[2]): HeldInventory._make(row) for row in rows}
 
 
-def hold_many(
-    tx: WriteTransaction, provider_ids: Collection[int]
-) -> dict[tuple[int, int], HeldInventory]:
-    """Lock all inventories of several providers; return them by (provider id, class id)."""
+def hold_many(tx: WriteTransaction, provider_ids: Collection[int]) -> dict[Key, HeldInventory]:
+    """Lock all inventories of several providers, and return them."""
     rows = tx.execute_among(_HOLD_MANY, "provider_ids", provider_ids)
     return {(row[1], row[2]): HeldInventory._make(row) for row in rows}
 
 
 def write(
     tx: WriteTransaction,
-    provider_id: int,
-    held_inventories: Mapping[int, HeldInventory],
-    records: Mapping[int, InventoryRecord],
-) -> None:
-    """Write inventories of one provider, by class id, as `write_many` does."""
-    write_many(
-        tx,
-        {(provider_id, class_id): inventory for class_id, inventory in held_inventories.items()},
-        {(provider_id, class_id): record for class_id, record in records.items()},
-    )
-
-
-def write_many(
-    tx: WriteTransaction,
-    held_inventories: Mapping[tuple[int, int], HeldInventory],
-    records: Mapping[tuple[int, int], InventoryRecord],
+    held_inventories: Mapping[Key, HeldInventory],
+    records: Mapping[Key, InventoryRecord],
 ) -> None:
     """Make held inventories equal to `records` and add the missing ones.
 
-    Both are by (provider id, class id). New ones are in use by the allocations that exist already:
+    New ones are in use by the allocations that exist already:
     older software leaves some. Their providers must be locked before, so that none of those is
     given back meanwhile (see `require_none`). Inventories without a record stay as they are.
     """
@@ -191,7 +175,7 @@ def remove(tx: WriteTransaction, held_inventories: Collection[HeldInventory]) ->
         tx.execute(_DELETE, {"ids": ids})
 
 
-def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
+def require_none(tx: WriteTransaction, keys: Iterable[Key]) -> None:
     """Check that none of these providers has got an inventory of these classes.
 
     A writer that gives back allocations without an inventory calls this when it has locked the
@@ -208,20 +192,13 @@ def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
         )
 
 
-def sum_allocations(
-    tx: ReadTransaction, keys: Collection[tuple[int, int]]
-) -> dict[tuple[int, int], int]:
-    """Return the sums of the allocations by (provider id, class id); 0 for none."""
+def sum_allocations(tx: ReadTransaction, keys: Collection[Key]) -> dict[Key, int]:
+    """Return the sums of the allocations; 0 for none."""
     if not keys:
         return {}
-    rows = tx.execute(
-        _SUMS,
-        {
-            "provider_ids": sorted({key[0] for key in keys}),
-            "class_ids": sorted({key[1] for key in keys}),
-        },
-    )
-    sums = {(row[0], row[1]): int(row[2]) for row in rows}
+    provider_ids, class_ids = ({*numbers} for numbers in zip(*keys, strict=True))
+    among_them = {"provider_ids": sorted(provider_ids), "class_ids": sorted(class_ids)}
+    sums = {(row[0], row[1]): int(row[2]) for row in tx.execute(_SUMS, among_them)}
     return {key: sums.get(key, 0) for key in keys}
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import ColumnElement, bindparam, case, func, select
 
 from placement_server.store import tables
+from placement_server.store.providers.provider_rows import AnySelect
 from placement_server.store.tables import use_samples
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
@@ -51,29 +52,28 @@ _SUMS: Final = (
     func.sum(_I.used),
     _positive(_I.capacity - _I.used),
 )
-_OF_FLEET: Final = (
-    select(_CLASSES.c.name, *_SUMS)
-    .join_from(tables.inventories, _CLASSES, _CLASSES.c.id == _I.resource_class_id)
-    .group_by(_CLASSES.c.name)
-    .order_by(_CLASSES.c.name)
-)
+
+
+def _sums_by(*parts: ColumnElement[str]) -> AnySelect:
+    keys = (_CLASSES.c.name, *parts)
+    joined = select(*keys, *_SUMS).join_from(
+        tables.inventories, _CLASSES, _CLASSES.c.id == _I.resource_class_id
+    )
+    return joined.group_by(*keys).order_by(*keys)
+
+
+_OF_FLEET: Final = _sums_by()
 _BY_HOST: Final = (
-    select(_CLASSES.c.name, _ROOTS.c.name, *_SUMS)
-    .join_from(tables.inventories, _CLASSES, _CLASSES.c.id == _I.resource_class_id)
+    _sums_by(_ROOTS.c.name)
     .join(_PROVIDERS, _PROVIDERS.c.id == _I.resource_provider_id)
     .join(_ROOTS, _ROOTS.c.id == _PROVIDERS.c.root_provider_id)
-    .group_by(_CLASSES.c.name, _ROOTS.c.name)
-    .order_by(_CLASSES.c.name, _ROOTS.c.name)
 )
 _BY_AGGREGATE: Final = (
-    select(_CLASSES.c.name, _AGGREGATES.uuid, *_SUMS)
-    .join_from(tables.inventories, _CLASSES, _CLASSES.c.id == _I.resource_class_id)
+    _sums_by(_AGGREGATES.uuid)
     .join(_PROVIDERS, _PROVIDERS.c.id == _I.resource_provider_id)
     .join(_MEMBERS, _MEMBERS.c.resource_provider_id == _PROVIDERS.c.root_provider_id)
     .join(tables.placement_aggregates, _AGGREGATES.id == _MEMBERS.c.aggregate_id)
     .where(_AGGREGATES.uuid.in_(bindparam("uuids", expanding=True)))
-    .group_by(_CLASSES.c.name, _AGGREGATES.uuid)
-    .order_by(_CLASSES.c.name, _AGGREGATES.uuid)
 )
 
 

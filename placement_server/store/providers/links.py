@@ -8,23 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy import select
 
 from placement_server.store.dialects.among import among
-from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.past_changes import AGGREGATE, TRAIT
 from placement_server.store.records import Provider
 from placement_server.store.tables import traits
 from placement_server.store.transaction import WriteTransaction
-
-
-def require_generation(provider: Provider, generation: int) -> None:
-    """Refuse to replace the associations of a provider that has changed.
-
-    :raises ConcurrentUpdate: `generation` is not the current one.
-    """
-    if provider.generation != generation:
-        raise ConcurrentUpdate(
-            "Resource provider's generation already changed. Please update the generation and "
-            "try again."
-        )
 
 
 def replace(

@@ -8,9 +8,8 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import ColumnElement, FromClause, Select, bindparam, select
 
 from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import chunks
 from placement_server.store.dialects.plain import PlainSelect
-from placement_server.store.errors import ProviderNotFound
+from placement_server.store.errors import ConcurrentUpdate, ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
 from placement_server.store.transaction import AnyRow, ReadTransaction, aware
@@ -83,10 +82,20 @@ def get(tx: ReadTransaction, uuid: str) -> Provider:
 
 def names(tx: ReadTransaction, uuids: Sequence[str]) -> dict[str, str]:
     """Return the names of some providers by uuid; those that do not exist are left out."""
-    names_by_uuid: dict[str, str] = {}
-    for chunk in chunks(uuids):
-        names_by_uuid.update((uuid, name) for uuid, name in tx.execute(_NAMES, {"uuids": chunk}))
-    return names_by_uuid
+    return dict(tx.execute_among(_NAMES, "uuids", uuids))
+
+
+def require_generation(provider: Provider, generation: int) -> None:
+    """Refuse to change a provider that is not as its writer has read it.
+
+    :raises ConcurrentUpdate: `generation` is not the current one.
+    """
+    if provider.generation != generation:
+        raise ConcurrentUpdate(
+            f"Provider {provider.uuid} cannot be changed: it has generation {provider.generation}, "
+            f"the request was made for {generation}; read it again.",
+            uuids=[provider.uuid],
+        )
 
 
 def select_with(

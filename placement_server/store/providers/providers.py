@@ -24,7 +24,7 @@ from placement_server.store.errors import (
 )
 from placement_server.store.past_changes import NAME, PARENT, PROVIDER
 from placement_server.store.providers import inventory_rows
-from placement_server.store.providers.filters import find, find_by_identity
+from placement_server.store.providers.filters import find
 from placement_server.store.providers.provider_rows import BY_ID, HOLD_PROVIDERS, get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.tables import (
@@ -37,7 +37,7 @@ from placement_server.store.tables import (
 )
 from placement_server.store.transaction import STRUCTURE, AnyRow, LostRace, WriteTransaction, aware
 
-__all__ = ["bump", "create", "delete", "find", "find_by_identity", "get", "update"]
+__all__ = ["bump", "create", "delete", "find", "get", "update"]
 
 _C: Final = resource_providers.c
 

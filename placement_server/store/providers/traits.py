@@ -125,7 +125,7 @@ def replace_of_provider(
     :raises TraitNotFound: traits do not exist; it has all of these.
     """
     provider = provider_rows.get(tx, uuid)
-    links.require_generation(provider, generation)
+    provider_rows.require_generation(provider, generation)
     _set(tx, provider, set(trait_ids(tx, names).values()))
     return of_provider(tx, uuid)
 

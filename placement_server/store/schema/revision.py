@@ -10,11 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from placement_server.store.errors import (
-    SchemaIncomplete,
-    SchemaOutOfDate,
-    SchemaRevisionUnknown,
-)
+from placement_server.store.errors import SchemaIncomplete, SchemaOutOfDate, SchemaRevisionUnknown
 from placement_server.store.tables import metadata
 
 OPENSTACK_REVISION: Final = "a082b8bb98d0"
