@@ -7,8 +7,7 @@ them). Only derived data is repaired; what would need a guess is reported and le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
@@ -88,39 +87,37 @@ _WITHOUT_INVENTORY: Final = (
 _IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
 _ORPHANS: Final = select(consumers.c.uuid, consumers.c.generation).where(_IS_ORPHAN)
 _PROVIDERS: Final = select(_P.id, _P.uuid, _P.parent_provider_id, _P.root_provider_id)
+_SET_NUMBERS: Final = (
+    sa.update(inventories)
+    .where(_I.id == bindparam("the_id"))
+    .values(used=bindparam("right_used"), capacity=bindparam("right_capacity"))
+)
 
 
-def _stray_owners(owner: sa.Column[int]) -> sa.Select[int]:
-    return select(owner).where(~sa.exists().where(_P.id == owner)).distinct()
-
-
-def _unknown(class_id: sa.Column[int], owner: sa.Column[int]) -> sa.Select[int, int, str, int]:
-    return (
+_STRAY_OWNERS: Final = {
+    table: select(owner).where(~sa.exists().where(_P.id == owner)).distinct()
+    for table in (inventories, resource_provider_aggregates)
+    for owner in (table.c.resource_provider_id,)
+}
+_UNKNOWN_CLASSES: Final = {
+    table: (
         select(class_id, owner, _P.uuid, func.count())
         .outerjoin(resource_providers, _P.id == owner)
         .where(~sa.exists().where(resource_classes.c.id == class_id))
         .group_by(class_id, owner, _P.uuid)
     )
-
-
-_STRAY_OWNERS: Final = {
-    table: _stray_owners(table.c.resource_provider_id)
-    for table in (inventories, resource_provider_aggregates)
-}
-_UNKNOWN_CLASSES: Final = {
-    table: _unknown(table.c.resource_class_id, table.c.resource_provider_id)
     for table in (inventories, allocations)
+    for class_id, owner in ((table.c.resource_class_id, table.c.resource_provider_id),)
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """One violation of an invariant; `mendable` if `repair` can correct it."""
 
     check: str
     subject: str
     detail: str
-    mendable: bool
+    mendable: bool = False
 
     def __str__(self) -> str:
         return f"{self.check}: {self.subject}: {self.detail}"
@@ -133,88 +130,59 @@ def audit(tx: ReadTransaction) -> list[Violation]:
 
 def _uses(tx: ReadTransaction) -> Iterator[Violation]:
     for _, uuid, name, class_id, used, held_amount in tx.execute(_WRONG_USES):
-        yield Violation(
-            "use",
-            f"{name or class_id} of provider {uuid}",
-            f"{used} in use by the inventory, {int(held_amount)} by the sum of its allocations",
-            True,
-        )
+        inventory = f"{name or class_id} of provider {uuid}"
+        detail = f"{used} in use by the inventory, {int(held_amount)} by the sum of its allocations"
+        yield Violation("use", inventory, detail, mendable=True)
 
 
 def _capacities(tx: ReadTransaction) -> Iterator[Violation]:
     for _, uuid, class_id, capacity, right in _wrong_capacities(tx):
-        yield Violation(
-            "capacity",
-            f"class {class_id} of provider {uuid}",
-            f"is {capacity}, and {right} by total, reserved and ratio",
-            True,
-        )
+        detail = f"is {capacity}, and {right} by total, reserved and ratio"
+        yield Violation("capacity", f"class {class_id} of provider {uuid}", detail, mendable=True)
 
 
 def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Violation]:
     for consumer, provider_id, class_id, used in tx.execute(_WITHOUT_INVENTORY):
-        yield Violation(
-            "allocation",
-            f"consumer {consumer}",
+        detail = (
             f"holds {used} of class {class_id} of provider number {provider_id}, which has no "
-            "such inventory; add the inventory, or rewrite the consumer's allocations",
-            False,
+            "such inventory; add the inventory, or rewrite the consumer's allocations"
         )
+        yield Violation("allocation", f"consumer {consumer}", detail)
 
 
-def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Violation]:
-    for (consumer,) in tx.execute(INCOMPLETE_CONSUMERS):
-        yield Violation(
-            "consumer",
-            f"consumer {consumer}",
-            "has allocations but no record; run 'placement-manage db online_data_migrations'",
-            False,
-        )
-
-
-def _consumers_without_allocations(tx: ReadTransaction) -> Iterator[Violation]:
+def _consumers(tx: ReadTransaction) -> Iterator[Violation]:
+    detail = "has allocations but no record; run 'placement-manage db online_data_migrations'"
+    for (uuid,) in tx.execute(INCOMPLETE_CONSUMERS):
+        yield Violation("consumer", f"consumer {uuid}", detail)
     for uuid, generation in tx.execute(_ORPHANS):
-        yield Violation(
-            "consumer",
-            f"consumer {uuid}",
-            f"has a record of generation {generation} but no allocations",
-            True,
-        )
+        detail = f"has a record of generation {generation} but no allocations"
+        yield Violation("consumer", f"consumer {uuid}", detail, mendable=True)
 
 
 def _trees(tx: ReadTransaction) -> Iterator[Violation]:
     providers = _provider_rows(tx)
     for provider_id, (uuid, parent_id, root_id) in providers.items():
+        top, is_mendable = _top(providers, provider_id), False
         if parent_id is not None and parent_id not in providers:
-            yield Violation("tree", f"provider {uuid}", f"its parent {parent_id} is gone", False)
-            continue
-        top = _top(providers, provider_id)
-        if top is None:
-            yield Violation(
-                "tree",
-                f"provider {uuid}",
+            detail = f"its parent {parent_id} is gone"
+        elif top is None:
+            detail = (
                 "is its own ancestor; take it out with PUT /resource_providers/{uuid} and "
-                "parent_provider_uuid null",
-                False,
+                "parent_provider_uuid null"
             )
         elif top != root_id:
-            yield Violation(
-                "tree",
-                f"provider {uuid}",
-                f"has root number {root_id}, its topmost ancestor is number {top}",
-                True,
-            )
+            detail = f"has root number {root_id}, its topmost ancestor is number {top}"
+            is_mendable = True
+        else:
+            continue
+        yield Violation("tree", f"provider {uuid}", detail, is_mendable)
 
 
 def _strays(tx: ReadTransaction) -> Iterator[Violation]:
     for table, owners in _STRAY_OWNERS.items():
         for (provider_id,) in tx.execute(owners):
-            yield Violation(
-                "stray",
-                f"table {table.name}",
-                f"has rows of provider number {provider_id}, which does not exist",
-                True,
-            )
+            detail = f"has rows of provider number {provider_id}, which does not exist"
+            yield Violation("stray", f"table {table.name}", detail, mendable=True)
 
 
 def _unknown_classes(tx: ReadTransaction) -> Iterator[Violation]:
@@ -224,21 +192,18 @@ def _unknown_classes(tx: ReadTransaction) -> Iterator[Violation]:
     """
     for table, statement in _UNKNOWN_CLASSES.items():
         for number, provider_id, uuid, rows in tx.execute(statement):
-            yield Violation(
-                "class",
-                f"table {table.name}",
+            detail = (
                 f"has {rows} of class {number} at provider {uuid or f'number {provider_id}'}, and "
-                "there is no such class; insert it into resource_classes, or delete the rows",
-                False,
+                "there is no such class; insert it into resource_classes, or delete the rows"
             )
+            yield Violation("class", f"table {table.name}", detail)
 
 
 _CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Violation]], ...]] = (
     _uses,
     _capacities,
     _allocations_without_inventory,
-    _allocations_without_consumer,
-    _consumers_without_allocations,
+    _consumers,
     _trees,
     _strays,
     _unknown_classes,
@@ -270,16 +235,12 @@ def repair(tx: WriteTransaction) -> None:
     The order is that in which all writers take locks: consumers, inventories, providers.
     """
     _remove_orphans(tx)
-    _remove_strays(tx)
-    _repair_inventories(tx)
-    _repair_trees(tx)
-    tx.touch_names()
-
-
-def _remove_strays(tx: WriteTransaction) -> None:
     for table, owners in _STRAY_OWNERS.items():
         for ids in chunks(sorted(tx.execute(owners).scalars())):
             tx.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
+    _repair_inventories(tx)
+    _repair_trees(tx)
+    tx.touch_names()
 
 
 def _repair_trees(tx: WriteTransaction) -> None:
@@ -339,7 +300,7 @@ def _wrong_capacities(tx: ReadTransaction) -> Iterator[tuple[int, str, int, int,
 
 
 def _remove_orphans(tx: WriteTransaction) -> None:
-    uuids = sorted(tx.execute(select(consumers.c.uuid).where(_IS_ORPHAN)).scalars())
+    uuids = sorted(tx.execute(_ORPHANS).scalars())
     for chunk in chunks(uuids):
         among = consumers.c.uuid.in_(chunk)
         # locked in the order of the uuids, which a search for orphans would not keep
@@ -348,13 +309,6 @@ def _remove_orphans(tx: WriteTransaction) -> None:
         ).all()
         # tested again under the lock: a claim may have used the record meanwhile
         tx.execute(sa.delete(consumers).where(among, _IS_ORPHAN))
-
-
-_SET_NUMBERS: Final = (
-    sa.update(inventories)
-    .where(_I.id == bindparam("the_id"))
-    .values(used=bindparam("right_used"), capacity=bindparam("right_capacity"))
-)
 
 
 ProviderRows = dict[int, tuple[str, int | None, int | None]]

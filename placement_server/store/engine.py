@@ -61,12 +61,9 @@ class Engines:
             self.single.dispose()
 
 
-def is_in_memory(connection: str) -> bool:
+def is_in_memory(connection: str | URL) -> bool:
     """Return whether the database lives in the memory of the process that opens it."""
-    return _is_in_memory(database_url(connection))
-
-
-def _is_in_memory(url: URL) -> bool:
+    url = database_url(connection)
     return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
 
@@ -138,7 +135,7 @@ def _echo(connection_debug: int) -> bool | Literal["debug"]:
 
 
 def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -> Engines:
-    in_memory = _is_in_memory(url)
+    in_memory = is_in_memory(url)
     connect_args = {"timeout": options.lock_timeout, "check_same_thread": False}
     if in_memory:
         engine = create_engine(url, connect_args=connect_args, poolclass=StaticPool)

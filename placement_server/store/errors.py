@@ -7,33 +7,30 @@
     │   ├── ParentNotFound
     │   ├── ResourceClassNotFound
     │   ├── InventoryNotFound
-    │   ├── TraitNotFound
-    │   └── NoAllocations
-    ├── RefusedRequest              the request contradicts what is stored
-    │   ├── ProviderNameTaken, ProviderUuidTaken, ProviderNameMissing
-    │   ├── ParentIsSelf, ParentLoop, ReparentingNotAllowed, UnparentingNotAllowed
-    │   ├── ProviderHasChildren, ProviderHasAllocations
-    │   ├── ReservedTooLarge, InventoryExists, InventoryInUse
-    │   ├── StandardName, TraitInUse, ResourceClassExists, ResourceClassInUse
-    │   └── AllocationRefused
-    │       ├── InvalidInventoryForAllocation
-    │       ├── ConstraintViolated
-    │       └── CapacityExceeded
+    │   └── TraitNotFound
+    ├── ProviderNameTaken, ProviderUuidTaken, ProviderNameMissing
+    ├── ParentIsSelf, ParentLoop, ReparentingNotAllowed, UnparentingNotAllowed
+    ├── ProviderHasChildren, ProviderHasAllocations
+    ├── ReservedTooLarge, InventoryExists, InventoryInUse
+    ├── StandardName, NameInUse, ResourceClassExists
+    ├── AllocationRefused
+    │   ├── InvalidInventoryForAllocation
+    │   ├── ConstraintViolated
+    │   └── CapacityExceeded
     ├── StaleWrite                  the writer has not read the newest state
     │   ├── ConcurrentUpdate
     │   ├── ConsumerGenerationConflict
     │   └── ReshapeGenerationConflict
     ├── StoreUnavailable
     ├── SchemaOutOfDate
-    ├── SchemaRevisionUnknown
-    └── SchemaIncomplete
+    └── SchemaRevisionUnknown
 
 `str(error)` is a full sentence; the attributes hold what answers of the API need of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import islice
 from typing import Final
 
@@ -53,10 +50,6 @@ class StoreError(Exception):
 
 class NotFound(StoreError):
     """A request for something that does not exist."""
-
-
-class RefusedRequest(StoreError):
-    """A request that contradicts what is stored."""
 
 
 class StaleWrite(StoreError):
@@ -97,65 +90,60 @@ class TraitNotFound(NotFound):
         super().__init__(f"No such trait(s): {joined_names(self.names)}.")
 
 
-class NoAllocations(NotFound):
-    def __init__(self, consumer: str) -> None:
-        super().__init__(f"No allocations for consumer '{consumer}'")
-
-
-class ProviderNameTaken(RefusedRequest):
+class ProviderNameTaken(StoreError):
     def __init__(self, name: str) -> None:
         super().__init__(f"Another resource provider is already named {name}.")
         self.name = name
 
 
-class ProviderUuidTaken(RefusedRequest):
+class ProviderUuidTaken(StoreError):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Another resource provider already has the uuid {uuid}.")
         self.uuid = uuid
 
 
-class ProviderNameMissing(RefusedRequest):
+class ProviderNameMissing(StoreError):
     def __init__(self) -> None:
         super().__init__("A resource provider needs a name that is not empty.")
 
 
-class ParentIsSelf(RefusedRequest):
+class ParentIsSelf(StoreError):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} cannot be created as its own parent.")
 
 
-class ParentLoop(RefusedRequest):
+class ParentLoop(StoreError):
     def __init__(self, uuid: str, parent_uuid: str) -> None:
         super().__init__(
             f"Provider {parent_uuid} lies in the subtree of {uuid}, so it cannot become its parent."
         )
 
 
-class ReparentingNotAllowed(RefusedRequest):
+class ReparentingNotAllowed(StoreError):
     def __init__(self, uuid: str) -> None:
         super().__init__(
             f"Provider {uuid} has a parent already; moving it needs microversion 1.37 or newer."
         )
 
 
-class UnparentingNotAllowed(RefusedRequest):
+class UnparentingNotAllowed(StoreError):
     def __init__(self, uuid: str) -> None:
         super().__init__(
             f"Provider {uuid} has a parent; taking it out needs microversion 1.37 or newer."
         )
 
 
-class ProviderHasChildren(RefusedRequest):
+class ProviderHasChildren(StoreError):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} has child providers; delete those first.")
 
 
-class ProviderHasAllocations(RefusedRequest):
+class ProviderHasAllocations(StoreError):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} has allocations; move or delete those first.")
 
 
-class ReservedTooLarge(RefusedRequest):
+class ReservedTooLarge(StoreError):
     """`reserved` leaves no capacity (or less than none where it may equal the total)."""
 
     def __init__(self, resource_class: str, uuid: str, may_equal_total: bool) -> None:
@@ -166,12 +154,12 @@ class ReservedTooLarge(RefusedRequest):
         )
 
 
-class InventoryExists(RefusedRequest):
+class InventoryExists(StoreError):
     def __init__(self, resource_class: str, uuid: str) -> None:
         super().__init__(f"Provider {uuid} already has an inventory of class {resource_class}.")
 
 
-class InventoryInUse(RefusedRequest):
+class InventoryInUse(StoreError):
     """Inventories to be removed have allocations; the classes are in the order of their ids."""
 
     def __init__(self, resource_classes: Collection[str], uuid: str) -> None:
@@ -182,29 +170,26 @@ class InventoryInUse(RefusedRequest):
         )
 
 
-class StandardName(RefusedRequest):
+class StandardName(StoreError):
     """Standard resource classes and traits are neither changed nor deleted."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is a standard name; only CUSTOM_ names can be changed.")
 
 
-class TraitInUse(RefusedRequest):
+class NameInUse(StoreError):
+    """A trait that a provider has, or a resource class that it has inventory of."""
+
     def __init__(self, name: str) -> None:
-        super().__init__(f"The trait {name} is in use by a resource provider.")
+        super().__init__(f"{name} is in use by a resource provider.")
 
 
-class ResourceClassExists(RefusedRequest):
+class ResourceClassExists(StoreError):
     def __init__(self, name: str) -> None:
         super().__init__(f"Resource class {name} already exists.")
 
 
-class ResourceClassInUse(RefusedRequest):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Resource class {name} is in use in an inventory.")
-
-
-class AllocationRefused(RefusedRequest):
+class AllocationRefused(StoreError):
     """The base of the reasons why allocations cannot be written."""
 
 
@@ -321,16 +306,4 @@ class SchemaRevisionUnknown(StoreError):
             "first release did, as of `compute-agent dev`, delete it for a new one. A database of "
             "OpenStack Placement must be at its newest revision, a082b8bb98d0, first: run its own "
             "'placement-manage db sync' there."
-        )
-
-
-class SchemaIncomplete(StoreError):
-    """A database without some tables or columns of its schema revision."""
-
-    def __init__(self, revision: str, missing_parts: Sequence[str]) -> None:
-        super().__init__(
-            f"The database is recorded at schema revision {revision}, but lacks "
-            f"{', '.join(missing_parts)}: restore it from a backup, or record the revision "
-            "that it has with 'placement-manage db stamp REVISION' and run 'placement-manage db "
-            "sync'."
         )

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
@@ -42,10 +43,9 @@ class DatabaseProbe:
             it has failed, and may also hang.
         """
         self._ask = ask
-        self._answer_condition = threading.Condition()
-        self._asked_at: float | None = None
-        self._answered_at: float | None = None
-        self._failure: str | None = None
+        self._lock = threading.Lock()
+        self._answer: Future[str | None] | None = None
+        self._asked_at = self._answered_at = 0.0
 
     @classmethod
     def of_store(cls, store: Store) -> DatabaseProbe:
@@ -66,30 +66,29 @@ class DatabaseProbe:
 
     def failure(self) -> str | None:
         """Return why the database cannot be used; `None` when it can, as of a second ago."""
-        with self._answer_condition:
-            now = time.monotonic()
-            if self._answered_at is not None and now - self._answered_at < KEPT:
-                return self._failure
-            if self._asked_at is None:
-                self._asked_at = now
-                threading.Thread(target=self._run, name="database-probe", daemon=True).start()
-            asked_at = self._asked_at
-            seconds = max(asked_at + PATIENCE - now, 0)
-            self._answer_condition.wait_for(lambda: self._asked_at != asked_at, timeout=seconds)
-            return self._failure if self._asked_at != asked_at else _NO_ANSWER
+        with self._lock:
+            now, answer = time.monotonic(), self._answer
+            if answer is None or (answer.done() and now - self._answered_at >= KEPT):
+                answer, self._asked_at = Future(), now
+                self._answer = answer
+                threading.Thread(
+                    target=self._run, args=(answer,), name="database-probe", daemon=True
+                ).start()
+            seconds = max(self._asked_at + PATIENCE - now, 0)
+        try:
+            return answer.result(seconds)
+        except TimeoutError:
+            return _NO_ANSWER
 
-    def _run(self) -> None:
+    def _run(self, answer: Future[str | None]) -> None:
         failure = None
         try:
             self._ask()
         except (SQLAlchemyError, OSError) as error:
             failure = "the database cannot be used"
             LOG.warning("The health check reports 503, because the database failed: %s", error)
-        with self._answer_condition:
-            self._failure = failure
-            self._answered_at = time.monotonic()
-            self._asked_at = None
-            self._answer_condition.notify_all()
+        self._answered_at = time.monotonic()
+        answer.set_result(failure)
 
 
 def _read_a_row(engine: Engine) -> None:

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
 from placement_server.store.errors import (
+    NameInUse,
     ResourceClassExists,
-    ResourceClassInUse,
     ResourceClassNotFound,
     StandardName,
 )
@@ -131,12 +131,12 @@ def delete(tx: WriteTransaction, name: str) -> None:
 
     :raises ResourceClassNotFound: it does not exist.
     :raises StandardName: it is a standard class.
-    :raises ResourceClassInUse: there are inventories of it, or allocations that older software left
+    :raises NameInUse: there are inventories of it, or allocations that older software left
         without an inventory.
     """
     resource_class = _hold(tx, name)
     if tx.execute(_IN_USE, {"class_id": resource_class.id}).scalar():
-        raise ResourceClassInUse(name)
+        raise NameInUse(name)
     tx.execute(sa.delete(resource_classes).where(_C.id == resource_class.id))
     tx.touch_names()
 

@@ -83,7 +83,7 @@ def delete(request: Request, name: str) -> Response:
         raise errors.BadRequest(
             f"Error in delete resource class: Cannot delete standard resource class {name}."
         ) from error
-    except store_errors.ResourceClassInUse as error:
+    except store_errors.NameInUse as error:
         raise errors.Conflict(
             f"Error in delete resource class: Cannot delete resource class {name}. "
             "Class is in use in inventory."

@@ -89,6 +89,6 @@ def delete(request: Request, name: str) -> Response:
         request.store.write(traits.delete, name)
     except store_errors.StandardName as error:
         raise errors.BadRequest(f"Cannot delete standard trait {name}.") from error
-    except store_errors.TraitInUse as error:
+    except store_errors.NameInUse as error:
         raise errors.Conflict(f"The trait {name} is in use by a resource provider.") from error
     return empty_response(204)

@@ -34,7 +34,7 @@ from placement_server.store.allocations.claim_check import (
 from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import Batches, Insertion, Rise, chunks
-from placement_server.store.errors import NoAllocations, ProviderNotFound, joined_names
+from placement_server.store.errors import NotFound, ProviderNotFound, joined_names
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite, Key
 from placement_server.store.schema.names import class_ids
@@ -164,11 +164,11 @@ def write(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
 def delete(tx: WriteTransaction, consumer_uuid: str) -> None:
     """Delete all allocations of a consumer, and its record; no provider's generation rises.
 
-    :raises NoAllocations: it has none.
+    :raises NotFound: it has none.
     """
     context = read_context(tx, [ConsumerWrite(consumer_uuid, {}, "", "", expected_generation=ANY)])
     if not context.consumers[0].old_allocations:
-        raise NoAllocations(consumer_uuid)
+        raise NotFound(f"No allocations for consumer '{consumer_uuid}'")
     _apply(tx, context, raise_emptied=False)
 
 

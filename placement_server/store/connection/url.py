@@ -37,7 +37,7 @@ _PYMYSQL: Final = _Driver("pymysql", ("mysqldb",), "PyMySQL")
 _DRIVERS: Final = {"postgresql": _PSYCOPG, "mysql": _PYMYSQL, "mariadb": _PYMYSQL}
 
 
-def database_url(connection: str, connection_parameters: str = "") -> URL:
+def database_url(connection: str | URL, connection_parameters: str = "") -> URL:
     """Return the URL to connect to, with a driver that this server works with.
 
     :raises StoreUnavailable: it is not a URL of a database that the store works with.
@@ -111,13 +111,27 @@ def connect_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
     :raises StoreUnavailable: the driver does not have a parameter, or a value is of a wrong type.
     :raises ImportError: the driver is not installed.
     """
-    backend = url.get_backend_name()
-    if backend == "postgresql":
-        _require_names(url, _libpq_names(), _PSYCOPG)
+    if url.get_backend_name() == "postgresql":
+        from psycopg import pq
+
+        names = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())
+        _require_names(url, names, _PSYCOPG)
         return url, {}
-    if backend in ("mysql", "mariadb"):
-        return _pymysql_arguments(url)
-    return url, {}
+    _require_names(url, _TEXTS.union(_TYPED, _TLS), _PYMYSQL)
+    arguments: dict[str, Any] = {
+        name: _converted_value(name, url.query[name], kind)
+        for name, kind in _TYPED.items()
+        # SQLAlchemy adds a flag of its own to these
+        if name in url.query and name != "client_flag"
+    }
+    tls = {
+        key: _converted_value(name, url.query[name], kind)
+        for name, (key, kind) in _TLS.items()
+        if name in url.query
+    }
+    if tls:
+        arguments["ssl"] = tls
+    return url.difference_update_query([*_TLS, *arguments]), arguments
 
 
 def _require_names(url: URL, names: frozenset[str], driver: _Driver) -> None:
@@ -128,12 +142,6 @@ def _require_names(url: URL, names: frozenset[str], driver: _Driver) -> None:
             f"{_OPTION} (or connection_parameters); remove it, or use one of "
             f"{', '.join(sorted(names))}."
         )
-
-
-def _libpq_names() -> frozenset[str]:
-    from psycopg import pq
-
-    return frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())
 
 
 # The driver's parameters that can be written as text. Those of TLS go into one dictionary:
@@ -171,24 +179,6 @@ _TEXTS: Final = frozenset(
         "program_name",
     }
 )
-
-
-def _pymysql_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
-    _require_names(url, _TEXTS.union(_TYPED, _TLS), _PYMYSQL)
-    arguments: dict[str, Any] = {
-        name: _converted_value(name, url.query[name], kind)
-        for name, kind in _TYPED.items()
-        # SQLAlchemy adds a flag of its own to these
-        if name in url.query and name != "client_flag"
-    }
-    tls = {
-        key: _converted_value(name, url.query[name], kind)
-        for name, (key, kind) in _TLS.items()
-        if name in url.query
-    }
-    if tls:
-        arguments["ssl"] = tls
-    return url.difference_update_query([*_TLS, *arguments]), arguments
 
 
 def _converted_value(name: str, value: object, kind: Callable[[Any], Any]) -> Any:

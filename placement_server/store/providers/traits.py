@@ -8,7 +8,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from placement_server.store.errors import StandardName, TraitInUse, TraitNotFound
+from placement_server.store.errors import NameInUse, StandardName, TraitNotFound
 from placement_server.store.providers import links, provider_rows
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import NameRow, Provider, TraitRow
@@ -93,7 +93,7 @@ def delete(tx: WriteTransaction, name: str) -> None:
 
     :raises TraitNotFound: it does not exist.
     :raises StandardName: it is a standard trait.
-    :raises TraitInUse: a provider has it.
+    :raises NameInUse: a provider has it.
     """
     trait = get(tx, name)
     if is_standard(name):
@@ -101,7 +101,7 @@ def delete(tx: WriteTransaction, name: str) -> None:
     # a provider that gets the trait now has a share lock of its row
     tx.execute(select(_T.id).where(_T.id == trait.id).with_for_update())
     if tx.execute(select(_LINKS.c.trait_id).where(_LINKS.c.trait_id == trait.id).limit(1)).first():
-        raise TraitInUse(name)
+        raise NameInUse(name)
     tx.execute(sa.delete(traits).where(_T.id == trait.id))
     tx.touch_names()
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from placement_server.store.errors import SchemaIncomplete, SchemaOutOfDate, SchemaRevisionUnknown
+from placement_server.store.errors import SchemaOutOfDate, SchemaRevisionUnknown, StoreError
 from placement_server.store.tables import metadata
 
 OPENSTACK_REVISION: Final = "a082b8bb98d0"
@@ -46,14 +46,11 @@ def require_newest(engine: Engine) -> None:
         raise error
 
 
-def refusal(
-    connection: Connection,
-) -> SchemaOutOfDate | SchemaRevisionUnknown | SchemaIncomplete | None:
+def refusal(connection: Connection) -> StoreError | None:
     """Return why this version does not work with the schema of the connected database.
 
     :returns: SchemaOutOfDate if the schema can be taken forward, SchemaRevisionUnknown if it
-        cannot, SchemaIncomplete if it lacks parts of its revision; `None` if this version works
-        with it.
+        cannot, StoreError if it lacks parts of its revision; `None` if this version works with it.
     """
     revision = revision_of(connection)
     if revision != NEWEST_REVISION:
@@ -61,7 +58,13 @@ def refusal(
             return SchemaOutOfDate(revision, NEWEST_REVISION)
         return SchemaRevisionUnknown(revision, "this version does not know that revision")
     missing_parts = _missing_parts(connection)
-    return SchemaIncomplete(revision, missing_parts) if missing_parts else None
+    if not missing_parts:
+        return None
+    return StoreError(
+        f"The database is recorded at schema revision {revision}, but lacks "
+        f"{', '.join(missing_parts)}: restore it from a backup, or record the revision that it has "
+        "with 'placement-manage db stamp REVISION' and run 'placement-manage db sync'."
+    )
 
 
 def _missing_parts(connection: Connection) -> list[str]:
