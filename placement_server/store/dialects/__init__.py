@@ -12,10 +12,9 @@ from typing import Final
 from placement_server.store.dialects.batches import Batches
 from placement_server.store.dialects.mysql import MysqlBatches
 from placement_server.store.dialects.postgresql import PostgresqlBatches
-from placement_server.store.dialects.sqlite import SqliteBatches
 
 BATCHES: Final[Mapping[str, Batches]] = {
-    "sqlite": SqliteBatches(),
+    "sqlite": Batches(),
     "postgresql": PostgresqlBatches(),
     "mysql": MysqlBatches(),
     "mariadb": MysqlBatches(),

@@ -1,19 +1,22 @@
-"""The interface of statements over many rows; the databases implement it beside this module."""
+"""Statements over many rows: those of SQLite, from which the other databases' differ."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
 _Item = TypeVar("_Item")
-_INSERT_INVENTORIES: Final = (
+INSERT_INVENTORIES: Final = (
     "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, "
     "max_unit, step_size, allocation_ratio, capacity, created_at, updated_at, used) "
+)
+_CHANGE_INVENTORY: Final = (
+    "UPDATE inventories SET used = used + :delta WHERE id = :inventory_id "
+    "AND (:delta <= 0 OR used + :delta <= capacity) AND min_unit <= :smallest "
+    "AND max_unit >= :largest AND (:step_size = 0 OR step_size = :step_size)"
 )
 # SQLite takes 500 selects in a union.
 _UNITED: Final = 200
@@ -33,8 +36,7 @@ def chunks(items: Sequence[_Item], size: int = CHUNK) -> Iterator[Sequence[_Item
         yield items[start : start + size]
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryUpdate:
+class InventoryUpdate(NamedTuple):
     """The change of one inventory by one claim; the defaults of the bounds admit everything.
 
     :ivar delta: is added to the use.
@@ -50,20 +52,6 @@ class InventoryUpdate:
     smallest: int = 2147483647
     largest: int = -2147483648
     step_size: int = 0
-
-
-def update_values(change: InventoryUpdate) -> tuple[int, ...]:
-    """Return the parameters of an UPDATE of one inventory, in the order of its conditions."""
-    return (
-        change.delta,
-        change.inventory_id,
-        change.delta,
-        change.delta,
-        change.smallest,
-        change.largest,
-        change.step_size,
-        change.step_size,
-    )
 
 
 class NewInventory(NamedTuple):
@@ -117,15 +105,15 @@ class Settlement(NamedTuple):
     change_id: int | None
 
 
-class Batches(ABC):
-    """Batched statements of one kind of database."""
+class Batches:
+    """Batched statements of SQLite, whose one writer needs no order of locks."""
 
-    family: ClassVar[Literal["sqlite", "postgresql", "mysql"]]
+    family: ClassVar[Literal["sqlite", "postgresql", "mysql"]] = "sqlite"
     in_key_order: ClassVar[tuple[str, str]] = ("", "")
     """Clauses of an UPDATE, behind its table and at its end, to lock rows by their primary key."""
-    mark: ClassVar[str] = "%s"
+    mark: ClassVar[str] = "?"
     """The placeholder of a parameter."""
-    moment: ClassVar[str] = "%s"
+    moment: ClassVar[str] = "?"
     """The placeholder of a time, which `stamp` writes."""
     unless_there: ClassVar[str] = "OR IGNORE"
     """What makes INSERT leave out rows with keys that are there."""
@@ -134,21 +122,29 @@ class Batches(ABC):
     few: ClassVar[str] = "IN ({})"
     """A condition behind a column, true if it is among the few results of a subquery."""
 
-    @abstractmethod
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         """Return a condition behind a column, true for any of `values`, and its parameters."""
+        return f"IN ({', '.join([self.mark] * len(values))})", tuple(values)
 
     def join_to_few(self, table: str, condition: str) -> str:
         """Return a join with `table`, to write behind a table of which few rows are read."""
         return f"JOIN {table} ON {condition}"
 
-    @abstractmethod
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime
     ) -> None:
         """Insert all rows, created and updated `now`."""
+        for table, columns, rows in insertions:
+            if not rows:
+                continue
+            names = ", ".join(name for name, _ in columns)
+            marks = ", ".join(self.mark * len(columns))
+            connection.exec_driver_sql(
+                f"INSERT INTO {table} (created_at, updated_at, {names}) "
+                f"VALUES ('{stamp(now)}', '{stamp(now)}', {marks})",
+                list(rows),
+            )
 
-    @abstractmethod
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         """Apply `changes`, each only where it still fits.
 
@@ -156,6 +152,10 @@ class Batches(ABC):
 
         :returns: the number of changes that were applied.
         """
+        if not changes:
+            return 0
+        parameters = [change._asdict() for change in changes]
+        return int(connection.exec_driver_sql(_CHANGE_INVENTORY, parameters).rowcount)
 
     def insert_inventories(
         self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
@@ -174,7 +174,7 @@ class Batches(ABC):
         times = (stamp(now), stamp(now))
         for rows in chunks(new_inventories, _UNITED):
             connection.exec_driver_sql(
-                _INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
+                INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
                 tuple(
                     value for row in rows for value in (*row, *times, row.provider_id, row.class_id)
                 ),

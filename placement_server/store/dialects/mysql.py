@@ -40,13 +40,11 @@ class MysqlBatches(Batches):
     """Locks are taken in the order in which a statement walks the index it is forced to use."""
 
     family = "mysql"
+    mark = moment = "%s"
     unless_there = "IGNORE"
     # GROUP_CONCAT cuts what is longer than a setting of the server.
     joins_any_number = False
     in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
-
-    def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
-        return f"IN ({', '.join(['%s'] * len(values))})", tuple(values)
 
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import (
+    INSERT_INVENTORIES,
     Batches,
     ChangeRecord,
     Insertion,
@@ -22,7 +23,6 @@ from placement_server.store.dialects.batches import (
     Rise,
     Settlement,
     Value,
-    update_values,
 )
 
 _LISTED: Final = 8
@@ -66,12 +66,11 @@ _RAISE: Final = (
 # Likewise a change record gets its id when all locks are held: a follower of the feed waits for a
 # missing id no longer than a commit may take.
 _RECORD: Final = "noted AS (" + _APPEND + " WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
-_INSERT_INVENTORIES: Final = (
+_INSERT_NEW: Final = (
     "WITH new (provider_id, class_id, total, reserved, min_unit, max_unit, step_size, "
     "allocation_ratio, capacity) AS (SELECT * FROM {new}) "
-    "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, "
-    "max_unit, step_size, allocation_ratio, capacity, created_at, updated_at, used) "
-    "SELECT new.*, %s::timestamp, %s::timestamp, COALESCE((SELECT SUM(used) FROM allocations "
+    + INSERT_INVENTORIES
+    + "SELECT new.*, %s::timestamp, %s::timestamp, COALESCE((SELECT SUM(used) FROM allocations "
     "WHERE resource_provider_id = provider_id AND resource_class_id = class_id), 0) FROM new"
 )
 _INVENTORY_KINDS: Final = (*("int",) * 7, "double precision", "bigint")
@@ -87,6 +86,7 @@ class PostgresqlBatches(Batches):
     """Several statements become one where nothing depends on the order among them."""
 
     family = "postgresql"
+    mark = "%s"
     moment = "%s::timestamp"
     # the planner expects an array to be short, and uses the index
     few = "= ANY(ARRAY({}))"
@@ -134,7 +134,7 @@ class PostgresqlBatches(Batches):
     ) -> None:
         if new_inventories:
             source, values = _rows(_INVENTORY_KINDS, new_inventories)
-            statement = _INSERT_INVENTORIES.format(new=source)
+            statement = _INSERT_NEW.format(new=source)
             plain.count(connection, statement, (*values, now, now))
 
     def append_changes(
@@ -225,21 +225,10 @@ def _record_rows(records: Sequence[ChangeRecord]) -> tuple[str, str, tuple[objec
 def _change(changes: Sequence[InventoryUpdate]) -> tuple[str, str, tuple[object, ...]]:
     """Return common table expressions for the front, the UPDATE, and the parameters of both."""
     if len(changes) == 1:
-        (change,) = changes
-        return "", _CHANGE_ONE, update_values(change)
-    source, values = _rows(
-        _CHANGE_KINDS,
-        [
-            (
-                change.inventory_id,
-                change.delta,
-                change.smallest,
-                change.largest,
-                change.step_size,
-            )
-            for change in changes
-        ],
-    )
+        number, _, _, delta, smallest, largest, step_size = changes[0]
+        bounds = (smallest, largest, step_size, step_size)
+        return "", _CHANGE_ONE, (delta, number, delta, delta, *bounds)
+    source, values = _rows(_CHANGE_KINDS, [(change[0], *change[3:]) for change in changes])
     return _HOLD.format(wanted=source), _CHANGE, values
 
 
