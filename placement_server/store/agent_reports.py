@@ -18,8 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import func, or_, select
 
 from compute_agent.programs.kept_values import KeptValues
-from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import chunks
+from placement_server.store.dialects.batches import among, chunks
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from placement_server.store.tables import agent_reports, resource_providers

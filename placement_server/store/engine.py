@@ -298,7 +298,8 @@ class KeptConnection:
     def run(self, work: Callable[[Connection], _Result]) -> _Result:
         """Return what `work` does with a connection."""
         if not self._lock.acquire(blocking=False):
-            return self._with_another(work)
+            with self._engine.connect() as connection:
+                return work(connection)
         try:
             connection = self._current_connection()
             try:
@@ -316,10 +317,6 @@ class KeptConnection:
                 self._return_to_pool()
             finally:
                 self._lock.release()
-
-    def _with_another(self, work: Callable[[Connection], _Result]) -> _Result:
-        with self._engine.connect() as connection:
-            return work(connection)
 
     def _current_connection(self) -> Connection:
         now = time.monotonic()

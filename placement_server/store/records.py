@@ -115,10 +115,6 @@ class NameRow(NamedTuple):
     last_modified: datetime
 
 
-TraitRow = NameRow
-ResourceClassRow = NameRow
-
-
 @dataclass(frozen=True, slots=True)
 class TypeUsage:
     """The usage of the consumers of one type: their number, and the sums by resource class."""

@@ -13,15 +13,14 @@ from placement_server.store.errors import (
     ResourceClassNotFound,
     StandardName,
 )
-from placement_server.store.records import NameRow, ResourceClassRow
-from placement_server.store.schema.names import FIRST_CUSTOM_CLASS_ID, is_standard
+from placement_server.store.records import NameRow
+from placement_server.store.schema.names import FIRST_CUSTOM_CLASS_ID, is_standard, name_row
 from placement_server.store.tables import allocations, inventories, resource_classes
 from placement_server.store.transaction import (
     AnyRow,
     LostRace,
     ReadTransaction,
     WriteTransaction,
-    aware,
 )
 
 _C: Final = resource_classes.c
@@ -43,16 +42,12 @@ _IN_USE: Final = select(
 )
 
 
-def _resource_class(row: AnyRow) -> ResourceClassRow:
-    return NameRow(row[0], row[1], aware(row[3] or row[2]))
-
-
-def list_all(tx: ReadTransaction) -> list[ResourceClassRow]:
+def list_all(tx: ReadTransaction) -> list[NameRow]:
     """Return all classes in the order of their ids: the standard ones first."""
-    return [_resource_class(row) for row in tx.execute(_ALL).all()]
+    return [name_row(row) for row in tx.execute(_ALL).all()]
 
 
-def get(tx: ReadTransaction, name: str) -> ResourceClassRow:
+def get(tx: ReadTransaction, name: str) -> NameRow:
     """Return one class.
 
     :raises ResourceClassNotFound: it does not exist.
@@ -60,10 +55,10 @@ def get(tx: ReadTransaction, name: str) -> ResourceClassRow:
     row = tx.execute(_ONE, {"name": name}).first()
     if row is None:
         raise ResourceClassNotFound([name])
-    return _resource_class(row)
+    return name_row(row)
 
 
-def create(tx: WriteTransaction, name: str) -> ResourceClassRow:
+def create(tx: WriteTransaction, name: str) -> NameRow:
     """Create a custom class.
 
     :raises ResourceClassExists: it exists.
@@ -73,11 +68,11 @@ def create(tx: WriteTransaction, name: str) -> ResourceClassRow:
     return _insert(tx, name)
 
 
-def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
+def ensure(tx: WriteTransaction, name: str) -> tuple[NameRow, bool]:
     """Return the class, and whether it had to be created."""
     row = _found_or_turn(tx, name)
     if row is not None:
-        return _resource_class(row), False
+        return name_row(row), False
     return _insert(tx, name), True
 
 
@@ -90,7 +85,7 @@ def _found_or_turn(tx: WriteTransaction, name: str) -> AnyRow | None:
     return row
 
 
-def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
+def _insert(tx: WriteTransaction, name: str) -> NameRow:
     """Insert a class with the next free id.
 
     Writers of classes take turns: with ids that each took for itself, many at once would lose the
@@ -107,7 +102,7 @@ def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
     return get(tx, name)
 
 
-def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:
+def rename(tx: WriteTransaction, old: str, new: str) -> NameRow:
     """Rename a custom class.
 
     :raises ResourceClassNotFound: it does not exist.
@@ -141,7 +136,7 @@ def delete(tx: WriteTransaction, name: str) -> None:
     tx.touch_names()
 
 
-def _hold(tx: WriteTransaction, name: str) -> ResourceClassRow:
+def _hold(tx: WriteTransaction, name: str) -> NameRow:
     """Lock a custom class: no inventory of it can be added until the transaction ends.
 
     :raises ResourceClassNotFound: it does not exist.

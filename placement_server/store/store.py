@@ -23,7 +23,6 @@ from placement_server.store.schema import names, revision
 from placement_server.store.transaction import (
     ReadTransaction,
     WriteTransaction,
-    is_disconnect,
     retrying,
     translate_failures,
     was_committed,
@@ -277,7 +276,7 @@ class Store:
         try:
             transaction.commit()
         except DBAPIError as error:
-            if not is_disconnect(error):
+            if not error.connection_invalidated:
                 _roll_back(transaction.connection)
                 raise
             LOG.warning(

@@ -10,7 +10,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -22,12 +22,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from placement_server.store.connection import failures
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.dialects import BATCHES, plain
-from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import (
     ChangeRecord,
     InventoryUpdate,
     Rise,
     Settlement,
+    among,
     chunks,
 )
 from placement_server.store.errors import ConcurrentUpdate, StoreError, StoreUnavailable
@@ -59,8 +59,6 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 class ReadTransaction:
     """A consistent view of the database; everything read in it belongs to one moment."""
-
-    __slots__ = ("batches", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -102,20 +100,10 @@ class WriteTransaction(ReadTransaction):
 
     :ivar history_days: days for which past changes are kept.
     :ivar past: takes what is changed; None where past changes are not kept.
+    :ivar touched_trees: pairs of root id and kind.
     :ivar now: the time that all rows of the transaction carry: UTC, naive as the columns are, whole
         seconds because MySQL would round the rest.
     """
-
-    __slots__ = (
-        "_ended_trees",
-        "_touched_roots",
-        "change_id",
-        "history_days",
-        "known_owners",
-        "now",
-        "past",
-        "write_id",
-    )
 
     def __init__(
         self, connection: Connection, known_owners: KnownOwners, history_days: int = 0
@@ -125,14 +113,14 @@ class WriteTransaction(ReadTransaction):
         self.history_days = history_days
         self.past = PastChanges() if history_days else None
         self.now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-        self._touched_roots: set[tuple[int, int]] = set()
+        self.touched_trees: set[tuple[int, int]] = set()
         self._ended_trees: dict[int, str] = {}
         self.write_id = secrets.randbits(63)
         self.change_id: int | None = None
 
     def touch(self, root_ids: Iterable[int], kind: int) -> None:
         """Record that the trees with these roots changed; `kind` is STRUCTURE or USAGE."""
-        self._touched_roots.update((root_id, kind) for root_id in root_ids)
+        self.touched_trees.update((root_id, kind) for root_id in root_ids)
 
     def end_tree(self, root_id: int, uuid: str) -> None:
         """Record that a provider is no root any more: it was deleted, or moved below another one.
@@ -145,27 +133,15 @@ class WriteTransaction(ReadTransaction):
 
     def touch_names(self) -> None:
         """Record that resource classes or traits were created, renamed or deleted."""
-        self._touched_roots.add((NO_ROOT, NAMES))
-
-    @property
-    def touched_trees(self) -> Collection[tuple[int, int]]:
-        """The changes so far: pairs of root id and kind."""
-        return self._touched_roots
+        self.touched_trees.add((NO_ROOT, NAMES))
 
     def _records(self) -> list[ChangeRecord]:
         return [
             ChangeRecord(
                 root_id, kind, self._ended_trees.get(root_id) if kind == STRUCTURE else None
             )
-            for root_id, kind in sorted(self._touched_roots)
+            for root_id, kind in sorted(self.touched_trees)
         ]
-
-    @staticmethod
-    def new_id(result: AnyResult) -> int:
-        """Return the id that the database gave to the one inserted row."""
-        key = result.inserted_primary_key
-        assert key is not None, "one row was inserted into a table with a key"
-        return int(key[0])
 
     def settle(self, changes: Sequence[InventoryUpdate], rises: Sequence[Rise]) -> Settlement:
         """Change inventories, raise the generations of providers and record that the use changed.
@@ -190,7 +166,7 @@ class WriteTransaction(ReadTransaction):
                 for provider_id, uuid, root_id in self.execute_among(_KNOWN, "ids", unknown_ids):
                     self.past.know(provider_id, uuid, root_id)
             self.batches.insert(self.connection, [self.past.take(self._ended_trees)], self.now)
-        if self._touched_roots and self.change_id is None:
+        if self.touched_trees and self.change_id is None:
             self.change_id = self.batches.append_changes(
                 self.connection, self._records(), self.write_id, self.now
             )
@@ -233,10 +209,6 @@ def is_worth_retrying(error: BaseException) -> bool:
         # psycopg has no code when there was no session to give one
         return isinstance(error, OperationalError) and not failures.is_lasting(error)
     return code in failures.PASSING
-
-
-def is_disconnect(error: BaseException) -> bool:
-    return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
 def retrying(

@@ -13,7 +13,7 @@ from placement_server.api.response import Response, cache_headers, empty_respons
 from placement_server.schemas.validation import WHOLE, SchemaByVersion, array_of, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import traits
-from placement_server.store.records import Provider, TraitRow
+from placement_server.store.records import NameRow, Provider
 
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": 255}
 REPLACE: Final = SchemaByVersion(
@@ -62,7 +62,7 @@ def delete(request: Request, provider_uuid: str) -> Response:
     return empty_response(204)
 
 
-def _answer(request: Request, provider: Provider, rows: Sequence[TraitRow]) -> Response:
+def _answer(request: Request, provider: Provider, rows: Sequence[NameRow]) -> Response:
     return json_response(
         {
             "traits": [trait.name for trait in rows],

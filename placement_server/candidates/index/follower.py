@@ -34,9 +34,8 @@ from placement_server.candidates.index.saved.saved_index import (
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.metrics import metrics
-from placement_server.store.changes import changes, lineage, snapshot
-from placement_server.store.changes.cursor import MOST_SEEN, Position, SeenRecords
-from placement_server.store.changes.lineage import Mark, Totals
+from placement_server.store.changes import changes, cursor, snapshot
+from placement_server.store.changes.cursor import MOST_SEEN, Mark, Position, SeenRecords, Totals
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -220,7 +219,7 @@ class IndexFollower:
         self._position = reading.position
         self._followed_at = now
         if self._saved_file is not None:
-            generations = partial(self._store.read, lineage.generations)
+            generations = partial(self._store.read, cursor.generations)
             marks = self._seen_changes.marks
             self._saved_file.save_when_due(self._writer.index, generations, self._position, marks)
         self._prune_now_and_then(now)
@@ -267,7 +266,7 @@ class IndexFollower:
         if isinstance(news, AllTrees):
             raise UnusableCopy("too much has changed since it was written")
         saved_index.check_generations(tx, news.trees.keys() | news.used.keys())
-        return writer, news, lineage.totals(tx)
+        return writer, news, cursor.totals(tx)
 
     def _read_use(self, now: float) -> News | None:
         """Read the news in one statement; None when that does not return all of them.
@@ -351,7 +350,7 @@ class IndexFollower:
         # The first statement fixes the moment as of which all is read.
         ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
         position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
-        marks = lineage.newest_marks(tx, position.last, MOST_SEEN)
+        marks = cursor.newest_marks(tx, position.last, MOST_SEEN)
         return AllTrees(position, snapshot.names(tx), whole_tables.read(tx), marks)
 
     def _prune_now_and_then(self, now: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import bindparam, select
 
 from placement_server.store.dialects import plain
-from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import among
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.tree import Tree, read_tree
 from placement_server.store.records import AllocationRow, ConsumerRecord, Provider

@@ -21,8 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
 
 from placement_server.store import unused
-from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import Insertion, chunks
+from placement_server.store.dialects.batches import Insertion, among, chunks
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.known_owners import OwnerIds
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
@@ -73,15 +72,9 @@ def ensure_owners(
         before_inserting()
         for table, ids, names_of_table in zip(_TABLES, owner_ids, marked_names, strict=True):
             unused.unmark(tx, table, [ids[name] for name in names_of_table])
-    # the mark of a marked one is still there if this transaction fails
-    tx.known_owners.learn(
-        OwnerIds(
-            *(
-                {name: row_id for name, row_id in ids.items() if name not in names_of_table}
-                for ids, names_of_table in zip(owner_ids, marked_names, strict=True)
-            )
-        )
-    )
+    else:
+        # the mark of a marked one is still there if this transaction fails
+        tx.known_owners.learn(OwnerIds(*map(dict, owner_ids)))
     new_names = [
         [name for name in names if name not in ids]
         for names, ids in zip(all_names, owner_ids, strict=True)

@@ -15,8 +15,7 @@ from placement_server.store.allocations.allocations import (
     sum_of_old,
 )
 from placement_server.store.allocations.claim_check import KnownInventory, RequestedAllocations
-from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import InventoryUpdate
+from placement_server.store.dialects.batches import InventoryUpdate, among
 from placement_server.store.errors import (
     InventoryInUse,
     ReshapeGenerationConflict,

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import and_, or_, select
 
-from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import chunks
+from placement_server.store.dialects.batches import among, chunks
 from placement_server.store.tables import past_changes, resource_classes, resource_providers
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
 

@@ -12,7 +12,6 @@ import tenacity
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, DBAPIError, NotSupportedError, ProgrammingError
 
-from placement_server.store.connection import failures
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.connection.url import shown_url
 from placement_server.store.errors import StoreUnavailable
@@ -138,7 +137,7 @@ def await_database(engine: Engine, options: StoreOptions) -> None:
             "Cannot connect to %s yet: %s. Waiting for it %s, trying again every %g s "
             "([placement_database]max_retries, retry_interval).",
             place,
-            failures.reason_of(error) if error else "no reason given",
+            reason_of(error) if error else "no reason given",
             limit,
             interval,
         )
@@ -147,22 +146,17 @@ def await_database(engine: Engine, options: StoreOptions) -> None:
         tenacity.Retrying(
             stop=tenacity.stop_never if tries < 0 else tenacity.stop_after_attempt(max(1, tries)),
             wait=tenacity.wait_fixed(interval),
-            retry=tenacity.retry_if_exception(_may_pass),
+            retry=tenacity.retry_if_exception(lambda error: not is_lasting(error)),
             before_sleep=log_failure,
             reraise=True,
         )(connect)
     except Exception as error:
-        reason = failures.reason_of(error)
-        if failures.is_lasting(error):
-            raise StoreUnavailable(
-                f"Cannot connect to {place}: {reason}. Waiting does not help: correct "
-                "[placement_database]connection, or the database that it names."
-            ) from error
+        advice = (
+            "Waiting does not help: correct [placement_database]connection, or the database that "
+            "it names."
+            if is_lasting(error)
+            else "Check [placement_database]connection and that the database runs."
+        )
         raise StoreUnavailable(
-            f"Cannot connect to {place}: {reason}. Check [placement_database]connection and that "
-            "the database runs."
+            f"Cannot connect to {place}: {reason_of(error)}. {advice}"
         ) from error
-
-
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, Exception) and not failures.is_lasting(error)

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import NewInventory, chunks
+from placement_server.store.dialects.batches import NewInventory, among, chunks
 from placement_server.store.past_changes import RESERVED, TOTAL
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable

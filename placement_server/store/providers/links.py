@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 import sqlalchemy as sa
 from sqlalchemy import select
 
-from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import among
 from placement_server.store.past_changes import AGGREGATE, TRAIT
 from placement_server.store.records import Provider
 from placement_server.store.tables import traits

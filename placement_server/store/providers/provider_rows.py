@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Select, bindparam, select
 
-from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import among
 from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.errors import ConcurrentUpdate, ProviderNotFound
 from placement_server.store.records import Provider
@@ -43,7 +43,7 @@ _BY_UUID: Final = PlainSelect(SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindpara
 # MySQL must find them by their ids, to lock them in that order and nothing else before.
 BY_ID: Final = "FORCE INDEX (PRIMARY)"
 HOLD_PROVIDERS: Final = (
-    select(resource_providers.c.id)
+    select(resource_providers.c.id, resource_providers.c.root_provider_id)
     .order_by(resource_providers.c.id)
     .with_hint(resource_providers, BY_ID, "mysql")
     .with_hint(resource_providers, BY_ID, "mariadb")

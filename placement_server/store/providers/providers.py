@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects.among import among
-from placement_server.store.dialects.batches import chunks
+from placement_server.store.dialects.batches import among
 from placement_server.store.errors import (
     ParentIsSelf,
     ParentLoop,
@@ -18,6 +17,7 @@ from placement_server.store.errors import (
     ProviderHasChildren,
     ProviderNameMissing,
     ProviderNameTaken,
+    ProviderNotFound,
     ProviderUuidTaken,
     ReparentingNotAllowed,
     UnparentingNotAllowed,
@@ -60,13 +60,6 @@ _TREE_ROWS: Final = (
     .order_by(_C.id)
 )
 _HOLD: Final = HOLD_PROVIDERS.where(among(_C.id, "ids"))
-_PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
-_PARENT_AND_ROOT: Final = (
-    select(_C.id, _C.root_provider_id, _C.uuid)
-    .where(among(_C.id, "ids"))
-    .order_by(_C.id)
-    .with_for_update(key_share=True)
-)
 _CHILDREN: Final = select(sa.exists().where(_C.parent_provider_id == bindparam("the_id")))
 _ALLOCATED: Final = select(
     sa.exists().where(allocations.c.resource_provider_id == bindparam("the_id"))
@@ -125,42 +118,40 @@ def create(
             updated_at=tx.now,
         )
     )
-    provider_id = tx.new_id(result)
+    key = result.inserted_primary_key
+    assert key is not None, "one row was inserted into a table with a key"
+    provider_id = int(key[0])
     if parent is None:
         tx.execute(
             sa.update(resource_providers)
             .where(_C.id == provider_id)
             .values(root_provider_id=provider_id)
         )
-    _, above, root_id, root_uuid = parent or (None, None, provider_id, uuid)
+    root_id = provider_id if parent is None else parent.root_id
     tx.touch([root_id], STRUCTURE)
     if tx.past is not None:
         tx.past.know(provider_id, uuid, root_id)
         tx.past.add(provider_id, PROVIDER, name, 0, 1)
     now = aware(tx.now)
+    above, root_uuid = (None, uuid) if parent is None else (parent.uuid, parent.root_uuid)
     return Provider(provider_id, uuid, name, 0, above, root_uuid, now, now, root_id)
 
 
-class _Parent(NamedTuple):
-    """The parent and the root of a new child."""
-
-    id: int
-    uuid: str
-    root_id: int
-    root_uuid: str
+def _parent(tx: WriteTransaction, uuid: str) -> Provider:
+    try:
+        return get(tx, uuid)
+    except ProviderNotFound as error:
+        raise ParentNotFound(uuid) from error
 
 
-def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> _Parent:
+def _hold_parent(tx: WriteTransaction, uuid: str) -> Provider:
     """Lock the parent and its root: neither can move or be deleted until the transaction ends."""
-    row = tx.execute(_PARENT, {"uuid": parent_uuid}).first()
-    if row is None:
-        raise ParentNotFound(parent_uuid)
-    parent_id, root_id = row
-    rows = tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).all()
-    uuids = {held_id: uuid for held_id, held_root, uuid in rows if held_root == root_id}
-    if not uuids.keys() >= {parent_id, root_id}:
-        raise LostRace(f"Provider {parent_uuid} moved meanwhile.", uuids=[parent_uuid])
-    return _Parent(parent_id, uuids[parent_id], root_id, uuids[root_id])
+    parent = _parent(tx, uuid)
+    ids = {parent.id, parent.root_id}
+    rows = tx.execute_among(_HOLD, "ids", ids)
+    if {row.id for row in rows if row.root_provider_id == parent.root_id} != ids:
+        raise LostRace(f"Provider {uuid} moved meanwhile.", uuids=[uuid])
+    return parent
 
 
 def update(
@@ -216,10 +207,8 @@ def _move(
             raise UnparentingNotAllowed(provider.uuid)
         new_parent_id, new_root_id = None, provider.id
     else:
-        row = tx.execute(_PARENT, {"uuid": parent_uuid}).first()
-        if row is None:
-            raise ParentNotFound(parent_uuid)
-        new_parent_id, new_root_id = row
+        new_parent = _parent(tx, parent_uuid)
+        new_parent_id, new_root_id = new_parent.id, new_parent.root_id
         if provider.parent_uuid is not None and not may_move:
             raise ReparentingNotAllowed(provider.uuid)
     rows = _hold_trees(tx, provider, new_root_id)
@@ -258,11 +247,10 @@ def _hold_trees(tx: WriteTransaction, provider: Provider, new_root_id: int) -> S
     child, or moved one in, before all were locked.
     """
     trees = {"root_ids": sorted({provider.root_id, new_root_id})}
-    ids = [row.id for row in tx.execute(_TREE_ROWS, trees)]
-    for chunk in chunks(ids):
-        tx.execute(_HOLD, {"ids": chunk}).all()
+    ids = {row.id for row in tx.execute(_TREE_ROWS, trees)}
+    tx.execute_among(_HOLD, "ids", ids)
     rows = tx.execute(_TREE_ROWS, trees).all()
-    if not {row.id for row in rows} <= set(ids):
+    if not {row.id for row in rows} <= ids:
         raise LostRace(
             f"The tree of provider {provider.uuid} or its new one grew meanwhile.",
             uuids=[provider.uuid],

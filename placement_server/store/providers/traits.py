@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
@@ -11,15 +11,13 @@ from sqlalchemy import bindparam, select
 from placement_server.store.errors import NameInUse, StandardName, TraitNotFound
 from placement_server.store.providers import links, provider_rows
 from placement_server.store.providers.providers import bump
-from placement_server.store.records import NameRow, Provider, TraitRow
-from placement_server.store.schema.names import is_standard, trait_ids
+from placement_server.store.records import NameRow, Provider
+from placement_server.store.schema.names import is_standard, name_row, trait_ids
 from placement_server.store.tables import resource_provider_traits, traits
 from placement_server.store.transaction import (
     STRUCTURE,
-    AnyRow,
     ReadTransaction,
     WriteTransaction,
-    aware,
 )
 
 _T: Final = traits.c
@@ -38,17 +36,13 @@ _LINKED: Final = select(_LINKS.c.trait_id).where(
 )
 
 
-def _trait(row: AnyRow | tuple[Any, ...]) -> TraitRow:
-    return NameRow(row[0], row[1], aware(row[3] or row[2]))
-
-
 def list_names(
     tx: ReadTransaction,
     *,
     names: Collection[str] | None = None,
     prefix: str | None = None,
     associated: bool | None = None,
-) -> list[TraitRow]:
+) -> list[NameRow]:
     """Return the traits that satisfy every filter given, in the order of their ids.
 
     :param prefix: literal and case-sensitive.
@@ -64,10 +58,10 @@ def list_names(
         by_name = statement.where(_T.name.in_(bindparam("names", expanding=True)))
         rows = sorted(tx.execute_among(by_name, "names", names))
     # SQL's LIKE has wildcards, and ignores case on some databases
-    return [_trait(row) for row in rows if prefix is None or row[1].startswith(prefix)]
+    return [name_row(row) for row in rows if prefix is None or row[1].startswith(prefix)]
 
 
-def get(tx: ReadTransaction, name: str) -> TraitRow:
+def get(tx: ReadTransaction, name: str) -> NameRow:
     """Return one trait.
 
     :raises TraitNotFound: it does not exist.
@@ -75,14 +69,14 @@ def get(tx: ReadTransaction, name: str) -> TraitRow:
     row = tx.execute(_ONE, {"name": name}).first()
     if row is None:
         raise TraitNotFound([name])
-    return _trait(row)
+    return name_row(row)
 
 
-def ensure(tx: WriteTransaction, name: str) -> tuple[TraitRow, bool]:
+def ensure(tx: WriteTransaction, name: str) -> tuple[NameRow, bool]:
     """Return the trait, and whether it had to be created."""
     row = tx.execute(_ONE, {"name": name}).first()
     if row is not None:
-        return _trait(row), False
+        return name_row(row), False
     tx.execute(sa.insert(traits).values(name=name, created_at=tx.now, updated_at=tx.now))
     tx.touch_names()
     return get(tx, name), True
@@ -106,18 +100,18 @@ def delete(tx: WriteTransaction, name: str) -> None:
     tx.touch_names()
 
 
-def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[TraitRow]]:
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[NameRow]]:
     """Return the provider and its traits.
 
     :raises ProviderNotFound: it does not exist.
     """
     provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
-    return provider, [_trait(row) for row in rows]
+    return provider, [name_row(row) for row in rows]
 
 
 def replace_of_provider(
     tx: WriteTransaction, uuid: str, names: Collection[str], *, generation: int
-) -> tuple[Provider, list[TraitRow]]:
+) -> tuple[Provider, list[NameRow]]:
     """Make these the traits of the provider; the generation rises if that changes anything.
 
     :raises ProviderNotFound: the provider does not exist.

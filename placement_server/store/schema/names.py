@@ -7,16 +7,17 @@ database, where another process may delete or rename them at any time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import os_resource_classes
 import os_traits
 from sqlalchemy import Select, insert, select, text
 
-from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import among
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
+from placement_server.store.records import NameRow
 from placement_server.store.tables import changes, resource_classes, traits
-from placement_server.store.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
 
 CUSTOM_PREFIX: Final = "CUSTOM_"
 FIRST_CUSTOM_CLASS_ID: Final = 10000
@@ -36,6 +37,11 @@ _ANY_CHANGE: Final = select(changes.c.id).limit(1)
 
 def is_standard(name: str) -> bool:
     return not name.startswith(CUSTOM_PREFIX)
+
+
+def name_row(row: AnyRow | tuple[Any, ...]) -> NameRow:
+    """Return the trait or resource class of a row: id, name, and when it was made and changed."""
+    return NameRow(row[0], row[1], aware(row[3] or row[2]))
 
 
 class ClassIds(dict[str, int]):

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.exc import DBAPIError
 
-from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import among
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers, traits
 from placement_server.store.transaction import WriteTransaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import create_engine, select
 
-from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import among
 from placement_server.store.tables import resource_providers
 
 _C = resource_providers.c

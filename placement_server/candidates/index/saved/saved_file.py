@@ -20,8 +20,7 @@ from typing import Final
 
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy
-from placement_server.store.changes.cursor import Position
-from placement_server.store.changes.lineage import Mark
+from placement_server.store.changes.cursor import Mark, Position
 from placement_server.store.errors import StoreError
 
 LOG = logging.getLogger(__name__)

@@ -30,9 +30,8 @@ from placement_server.candidates.index.saved.saved_columns import (
     whole_numbers,
 )
 from placement_server.candidates.index.set_table import occurring
-from placement_server.store.changes import changes, lineage, snapshot
-from placement_server.store.changes.cursor import Gap, Position
-from placement_server.store.changes.lineage import BOUND, MODULUS, Mark, Totals
+from placement_server.store.changes import changes, cursor, snapshot
+from placement_server.store.changes.cursor import BOUND, MODULUS, Gap, Mark, Position, Totals
 from placement_server.store.schema.revision import NEWEST_REVISION
 from placement_server.store.transaction import ReadTransaction
 
@@ -116,7 +115,7 @@ class SavedIndex:
 
         :raises UnusableCopy: it is another one, or it was restored from a backup, or pruned.
         """
-        if not lineage.has_marks(tx, self.marks):
+        if not cursor.has_marks(tx, self.marks):
             raise UnusableCopy(
                 "the database does not have the change records that it was read from: it is "
                 "another one, it was restored from a backup, or the records have been pruned"
@@ -135,7 +134,7 @@ class SavedIndex:
         """
         root_ids = self.columns.provider_id.view()[self.roots]
         is_changed = np.isin(root_ids, list(changed_roots))
-        if self.generations[~is_changed].sum() != lineage.generations_beside(tx, changed_roots):
+        if self.generations[~is_changed].sum() != cursor.generations_beside(tx, changed_roots):
             raise UnusableCopy("trees without a change record have other generations")
 
     @classmethod
