@@ -12,7 +12,7 @@ when it has been out of use for much longer than a process remembers the ids tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
@@ -26,7 +26,7 @@ from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.known_owners import OwnerIds
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
 from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
-from placement_server.store.transaction import LostRace, WriteTransaction
+from placement_server.store.transaction import AnyResult, LostRace, WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
 _TABLES: Final = (projects, users, consumer_types)
@@ -111,11 +111,11 @@ _C: Final = consumers.c
 # Always in the order of the uuids, here and where new ones are inserted.
 _LOCK: Final = select(_C.id).where(among(_C.uuid, "uuids")).order_by(_C.uuid).with_for_update()
 _DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(among(allocations.c.consumer_id, "uuids"))
-_ARE_SEEN: Final = sa.and_(among(_C.id, "ids"), _C.generation == bindparam("seen"))
-_DELETE: Final = sa.delete(consumers).where(_ARE_SEEN)
+_IS_SEEN: Final = _C.generation == bindparam("seen")
+_DELETE: Final = sa.delete(consumers).where(among(_C.id, "ids"), _IS_SEEN)
 _RAISE: Final = (
     sa.update(consumers)
-    .where(_ARE_SEEN)
+    .where(_C.id == bindparam("the_id"), _IS_SEEN)
     .values(
         generation=_C.generation + 1,
         project_id=bindparam("the_project"),
@@ -193,42 +193,44 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     :returns: the new records, which are still to be inserted.
     :raises LostRace: a record is not the one that was read.
     """
-    by_generation: dict[int, list[int]] = {}
+    ended_ids: dict[int, list[int]] = {}
     for consumer in consumers:
         if consumer.id is not None and not consumer.write.allocations:
-            by_generation.setdefault(consumer.generation, []).append(consumer.id)
-    for generation, ids in by_generation.items():
-        _execute_all(tx, _DELETE, ids, {"seen": generation})
+            ended_ids.setdefault(consumer.generation, []).append(consumer.id)
+    for generation, all_ids in ended_ids.items():
+        for ids in chunks(sorted(all_ids)):
+            _require(len(ids), tx.execute(_DELETE, {"ids": ids, "seen": generation}))
     living_consumers = [consumer for consumer in consumers if consumer.write.allocations]
     new_rows: list[tuple[str, int, int, int | None, int]] = []
-    ids_by_change: dict[tuple[int, _Owners], list[int]] = {}
-    for consumer, owners in zip(living_consumers, _owners(tx, living_consumers), strict=True):
-        if consumer.id is not None:
-            ids_by_change.setdefault((consumer.generation, owners), []).append(consumer.id)
-        else:
-            project_id, user_id, type_id = owners
+    changes: dict[sa.Update, list[dict[str, object]]] = {_RAISE: [], _RAISE_AND_SET_TYPE: []}
+    for consumer, (project_id, user_id, type_id) in zip(
+        living_consumers, _owners(tx, living_consumers), strict=True
+    ):
+        if consumer.id is None:
             set_type = None if isinstance(type_id, Keep) else type_id
             new_rows.append((consumer.write.uuid, project_id, user_id, set_type, 1))
-    for (generation, (project_id, user_id, type_id)), ids in ids_by_change.items():
+            continue
         values: dict[str, object] = {
-            "seen": generation,
+            "the_id": consumer.id,
+            "seen": consumer.generation,
             "the_project": project_id,
             "the_user": user_id,
             "now": tx.now,
         }
         if type_id is KEEP:
-            _execute_all(tx, _RAISE, ids, values)
+            changes[_RAISE].append(values)
         else:
-            _execute_all(tx, _RAISE_AND_SET_TYPE, ids, {**values, "the_type": type_id})
+            changes[_RAISE_AND_SET_TYPE].append({**values, "the_type": type_id})
+    for statement, rows in changes.items():
+        if rows:
+            _require(len(rows), tx.execute(statement, rows if len(rows) > 1 else rows[0]))
     new_rows.sort()
     return Insertion("consumers", _COLUMNS, new_rows)
 
 
-_Owners = tuple[int, int, int | Keep | None]
-"""The ids of the project, the user and the type of a consumer."""
-
-
-def _owners(tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]) -> list[_Owners]:
+def _owners(
+    tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]
+) -> list[tuple[int, int, int | Keep | None]]:
     """Return the ids of the new project, user and type of each consumer."""
     if not living_consumers:
         return []
@@ -257,13 +259,6 @@ def _owners(tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]) -> l
     ]
 
 
-def _execute_all(
-    tx: WriteTransaction,
-    statement: sa.Update | sa.Delete,
-    all_ids: Sequence[int],
-    values: Mapping[str, object],
-) -> None:
-    """Change the records with these ids, all of which must be as they were read."""
-    for ids in chunks(sorted(all_ids)):
-        if tx.execute(statement, {"ids": ids, **values}).rowcount != len(ids):
-            raise LostRace("A consumer of the request changed since it was read.")
+def _require(count: int, result: AnyResult) -> None:
+    if result.rowcount != count:
+        raise LostRace("A consumer of the request changed since it was read.")

@@ -121,7 +121,7 @@ def test_a_write_that_lost_its_race_takes_no_number_in_the_feed(
     def lose(tx: WriteTransaction) -> None:
         changes, rises = [], []
         for host in hosts:
-            inventory = inventory_rows.hold(tx, host)[0]
+            (inventory,) = inventory_rows.hold(tx, host).values()
             delta = 99 if lost == "inventory" and host == hosts[-1] else 1
             root_id = 0 if lost == "provider" and host == hosts[-1] else inventory.provider_id
             key = (inventory.provider_id, inventory.class_id)

@@ -21,8 +21,7 @@ from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_columns import _shapes
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
-from placement_server.store.changes.cursor import Gap, Position
-from placement_server.store.changes.cursor import Mark
+from placement_server.store.changes.cursor import Gap, Mark, Position
 from placement_server.store.changes.snapshot import NameRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, writer_of
 
