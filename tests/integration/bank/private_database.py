@@ -3,66 +3,67 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pwd
-import shutil
 import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import psutil
-import sqlalchemy as sa
 
 from tests.fixtures.databases import (
+    Server,
     free_port,
+    install_mariadb,
+    install_postgresql,
     mariadb_missing,
     migrate,
     postgresql_missing,
+    run_mariadb,
+    run_postgresql,
 )
 from tests.integration.bank.processes import await_end, await_stop
 
-_WAIT = 300.0
-_POSTGRESQL = Path("/usr/lib/postgresql")
 
-
-class PrivateDatabase(Protocol):
-    """One database, with a schema. `port` is None when there is no server to it."""
+class PrivateDatabase:
+    """One database, with a schema. `port` is None when there is no server to it, as here."""
 
     kind: str
-    port: int | None
+    port: int | None = None
 
     def url(self, port: int | None = None) -> str:
         """Where it is; through another `port`, if given."""
+        raise NotImplementedError
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        raise AssertionError("there is no server to start")
 
     def stop(self) -> None:
         """In an orderly way."""
+        raise AssertionError("there is no server to stop")
 
     def close(self) -> None:
         """End it for good."""
 
     def kill(self) -> None:
         """kill -9 of all its processes."""
+        raise AssertionError("there is no server to kill")
 
     def kill_one_session(self) -> None:
         """kill -9 of what serves one client, where that is a process of its own."""
+        raise AssertionError("sessions are no processes here")
 
     def family(self) -> list[psutil.Process]:
         """Its processes."""
+        return []
 
     def ended(self) -> bool:
         """Whether it ended by itself."""
+        return False
 
 
-class SQLiteFile:
+class SQLiteFile(PrivateDatabase):
     """There is no server to kill; the file must survive the death of whoever writes it."""
 
     kind = "sqlite"
-    port: int | None = None
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "placement.db"
@@ -74,233 +75,90 @@ class SQLiteFile:
     def start(self) -> None:
         """Nothing runs."""
 
-    def stop(self) -> None:
-        """Nothing runs."""
 
-    def close(self) -> None:
-        """Nothing runs."""
+class DatabaseServer(PrivateDatabase):
+    """A server whose commits are handed to the kernel before they are confirmed."""
 
-    def kill(self) -> None:
-        raise AssertionError("there is no server to kill")
+    def __init__(self, directory: Path, run: Callable[[Path], Server]) -> None:
+        """Start a server on the data in a directory."""
+        self._directory, self._run = directory, run
+        self.start()
+        self.kind, self.port = self.server.kind, self.server.port
 
-    def kill_one_session(self) -> None:
-        raise AssertionError("there is no server to kill")
-
-    def family(self) -> list[psutil.Process]:
-        return []
-
-    def ended(self) -> bool:
-        return False
-
-
-class _Server:
-    kind: str
-    scheme: str
-    maintenance: str
-    command: list[str]
-    gentle: signal.Signals
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.port: int | None = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+    def with_schema(self) -> DatabaseServer:
+        with self.server.administrator() as connection:
+            connection.exec_driver_sql("CREATE DATABASE bank")
+        migrate(self.url())
+        return self
 
     def url(self, port: int | None = None) -> str:
-        return self._address("bank", port)
-
-    def _address(self, database: str, port: int | None = None) -> str:
-        return f"{self.scheme}://root@127.0.0.1:{port or self.port}/{database}"
+        return self.server.url("bank").replace(f":{self.port}/", f":{port or self.port}/")
 
     def start(self) -> None:
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command,
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._await(self._answers)
+        self.server = self._run(self._directory)
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(self.gentle)
-            self._process.wait(_WAIT)
-            self._process = None
+        if not self.ended():
+            gentle = signal.SIGINT if self.kind == "postgresql" else signal.SIGTERM
+            main = psutil.Process(self.server.pid)
+            main.send_signal(gentle)
+            main.wait(300)
 
     def close(self) -> None:
         self.stop()
 
     def kill(self) -> None:
-        assert self._process is not None
+        family = self.family()
         # or it would start more processes meanwhile, of which nobody here would know
-        self._process.send_signal(signal.SIGSTOP)
-        await_stop(psutil.Process(self._process.pid))
+        family[0].suspend()
+        await_stop(family[0])
         family = self.family()
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        self._process.wait(_WAIT)
-        self._process = None
         # a new server refuses to start while a process of the old one is left
-        await_end(family[1:])
-
-    def kill_one_session(self) -> None:
-        raise AssertionError("sessions are no processes here")
-
-    def family(self) -> list[psutil.Process]:
-        assert self._process is not None
-        main = psutil.Process(self._process.pid)
-        return [main, *main.children(recursive=True)]
-
-    def ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
-
-    @contextlib.contextmanager
-    def administrator(self) -> Iterator[sa.Connection]:
-        """A connection that is in no transaction."""
-        engine = sa.create_engine(
-            self._address(self.maintenance), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool
-        )
-        with engine.connect() as connection:
-            yield connection
-
-    def _answers(self) -> None:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError((self.directory / "log").read_text(errors="replace"))
-        with self.administrator():
-            pass
-
-    def _await(self, ready: Callable[[], None]) -> None:
-        deadline = time.monotonic() + _WAIT
-        while True:
-            try:
-                return ready()
-            except (sa.exc.DBAPIError, OSError):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-
-    def _create(self) -> None:
-        with self.administrator() as connection:
-            connection.exec_driver_sql("CREATE DATABASE bank")
-        migrate(self.url())
-
-
-class PostgreSQL(_Server):
-    """Without fsync, but with every commit handed to the kernel before it is confirmed."""
-
-    kind = "postgresql"
-    scheme = "postgresql+psycopg"
-    maintenance = "postgres"
-    gentle = signal.SIGINT
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._as_user(directory)
-        self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "root",
-                  "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")  # fmt: skip
-        self._configure(
-            listen_addresses="127.0.0.1",
-            unix_socket_directories="",
-            fsync="off",
-            full_page_writes="off",
-            max_connections=200,
-            restart_after_crash="on",
-            # the disk may be small
-            max_wal_size="64MB",
-            min_wal_size="32MB",
-        )
-        self.start()
-        self._create()
-
-    @property
-    def _data(self) -> Path:
-        return self.directory / "data"
-
-    def _as_user(self, directory: Path) -> None:
-        """Give the directory to the user that the server runs as."""
-        self._prefix: list[str] = []
-        initdb = shutil.which("initdb") or sorted(_POSTGRESQL.glob("*/bin/initdb"))[-1]
-        self._binaries = Path(initdb).resolve().parent
-        if os.geteuid() == 0:
-            user = pwd.getpwnam("postgres")
-            os.chown(directory, user.pw_uid, user.pw_gid)
-            self._prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        self.command = [*self._prefix, str(self._binaries / "postgres"), "-D", str(self._data)]
-
-    def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run(
-            [*self._prefix, str(self._binaries / program), *arguments],
-            cwd=self.directory,
-            check=True,
-            capture_output=True,
-        )
-
-    def _configure(self, **settings: object) -> None:
-        with (self._data / "postgresql.conf").open("a") as conf:
-            conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
-            conf.write(f"port = '{self.port}'\n")
-
-    def apply(self, **settings: str) -> None:
-        """Change settings of the running server."""
-        with self.administrator() as connection:
-            for name, value in settings.items():
-                connection.exec_driver_sql(f"ALTER SYSTEM SET {name} = '{value}'")
-            connection.exec_driver_sql("SELECT pg_reload_conf()")
+        await_end(family)
 
     def kill_one_session(self) -> None:
         """All others lose theirs too: the server starts over when one died so."""
-        assert self._process is not None
-        for child in psutil.Process(self._process.pid).children():
+        for child in psutil.Process(self.server.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):
                 if "root bank" in " ".join(child.cmdline()):
                     child.kill()
                     return
 
+    def family(self) -> list[psutil.Process]:
+        main = psutil.Process(self.server.pid)
+        return [main, *main.children(recursive=True)]
 
-class MariaDB(_Server):
-    """With every commit handed to the kernel before it is confirmed."""
+    def ended(self) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.server.pid).status() == psutil.STATUS_ZOMBIE
+        return True
 
-    kind = "mariadb"
-    scheme = "mysql+pymysql"
-    maintenance = "mysql"
-    gentle = signal.SIGTERM
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        path = f"{os.environ.get('PATH', '')}:/usr/sbin"
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        data, temporary = directory / "data", directory / "tmp"
-        # a server that starts deletes the temporary tables that it finds, also those of another
-        temporary.mkdir()
-        subprocess.run(
-            [shutil.which("mariadb-install-db", path=path) or "", "--no-defaults",
-             f"--datadir={data}", f"--tmpdir={temporary}", f"--user={user}",
-             "--auth-root-authentication-method=normal", "--skip-test-db"],
-            cwd=directory, check=True, capture_output=True,
-        )  # fmt: skip
-        self.command = [
-            shutil.which("mariadbd", path=path) or "", "--no-defaults", f"--user={user}",
-            f"--datadir={data}", f"--tmpdir={temporary}", f"--socket={directory / 's.sock'}",
-            f"--pid-file={directory / 'pid'}", "--bind-address=127.0.0.1", f"--port={self.port}",
-            "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2",
-            "--skip-log-bin", "--skip-name-resolve", "--max-connections=200",
-        ]  # fmt: skip
-        self.start()
-        self._create()
+def new_postgresql(directory: Path) -> DatabaseServer:
+    # the disk may be small
+    wal = {"max_wal_size": "64MB", "min_wal_size": "32MB"}
+    install_postgresql(directory, max_connections=200, restart_after_crash="on", **wal)
+    return DatabaseServer(directory, run_postgresql).with_schema()
 
-    def _address(self, database: str, port: int | None = None) -> str:
-        # without TLS, for which PyMySQL would read all CAs of this machine with each connection
-        return f"{super()._address(database, port)}?ssl_disabled=true"
+
+def new_mariadb(directory: Path) -> DatabaseServer:
+    install_mariadb(directory)
+    port = free_port()
+
+    def run(directory: Path) -> Server:
+        options = ("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin")
+        return run_mariadb(directory, *options, port=port)
+
+    return DatabaseServer(directory, run).with_schema()
 
 
 MAKERS: dict[str, Callable[[Path], PrivateDatabase]] = {
     "sqlite": SQLiteFile,
-    "postgresql": PostgreSQL,
-    "mariadb": MariaDB,
+    "postgresql": new_postgresql,
+    "mariadb": new_mariadb,
 }
 
 

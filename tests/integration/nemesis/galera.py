@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.fixtures.databases import Server, migrate
 from tests.fixtures.galera import galera_cluster, status
+from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Proxy
 from tests.integration.nemesis.stage import Fault, Stage
 from tests.integration.nemesis.stops import stopped
@@ -24,7 +25,7 @@ _CAUSAL = "--wsrep-sync-wait=7"
 """Statements at a node wait for what other nodes have confirmed."""
 
 
-class Cluster:
+class Cluster(PrivateDatabase):
     """Three nodes. Clients use `port`, which leads to one of them."""
 
     kind = "galera"
@@ -40,31 +41,16 @@ class Cluster:
         migrate(self._nodes[0].url("bank"))
         self._address = Proxy(self._nodes[0].port)
         self._stack.callback(self._address.close)
-        self.port: int | None = self._address.port
+        self.port = self._address.port
 
     def url(self, port: int | None = None) -> str:
         return f"mysql+pymysql://root@127.0.0.1:{port or self.port}/bank"
 
-    def start(self) -> None:
-        raise AssertionError("the nodes are cut off, not ended")
-
-    def stop(self) -> None:
-        raise AssertionError("the nodes are cut off, not ended")
-
     def close(self) -> None:
         self._stack.close()
 
-    def kill(self) -> None:
-        raise AssertionError("the nodes are cut off, not ended")
-
-    def kill_one_session(self) -> None:
-        raise AssertionError("sessions are no processes here")
-
     def family(self) -> list[psutil.Process]:
         return [psutil.Process(self._nodes[self._used].pid)]
-
-    def ended(self) -> bool:
-        return False
 
     def cut_off(self, *, hang: bool, seconds: float) -> None:
         """Cut off the node in use for some seconds, lead clients to another, and let it return.

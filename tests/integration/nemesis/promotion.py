@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import psutil
 
-from tests.fixtures.databases import free_port
-from tests.integration.bank.private_database import PostgreSQL
+from tests.fixtures.databases import configure_postgresql, run_as_postgresql, run_postgresql
+from tests.integration.bank.private_database import (
+    DatabaseServer,
+    PrivateDatabase,
+    new_postgresql,
+)
 from tests.integration.bank.proxy import Proxy
 from tests.integration.nemesis.stage import Fault, Stage
 from tests.integration.nemesis.stops import stopped
@@ -17,28 +20,25 @@ from tests.integration.nemesis.stops import stopped
 _NAME = "standby"
 
 
-class Standby(PostgreSQL):
-    """A copy of a primary, which follows it until it is promoted."""
-
-    def __init__(self, primary: PostgreSQL, directory: Path) -> None:
-        self.directory = directory
-        directory.mkdir()
-        self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._as_user(directory)
-        source = f"host=127.0.0.1 port={primary.port} user=root application_name={_NAME}"
-        self._run("pg_basebackup", "-D", str(self._data), "-d", source, "-R", "--no-sync",
-                  "--checkpoint=fast", "--wal-method=stream")  # fmt: skip
-        self._configure()
-        self.start()
-
-    def promote(self) -> None:
-        """Make it a primary; it takes writes when this returns."""
-        with self.administrator() as connection:
-            assert connection.exec_driver_sql("SELECT pg_promote(true, 60)").scalar_one()
+def _standby_of(primary: DatabaseServer, directory: Path) -> DatabaseServer:
+    """Return a copy of a primary, which follows it until it is promoted."""
+    directory.mkdir()
+    source = f"host=127.0.0.1 port={primary.port} user=root application_name={_NAME}"
+    options = ("-R", "--no-sync", "--checkpoint=fast", "--wal-method=stream")
+    data = str(directory / "data")
+    run_as_postgresql(directory, "pg_basebackup", "-D", data, "-d", source, *options)
+    configure_postgresql(directory)
+    return DatabaseServer(directory, run_postgresql)
 
 
-class Pair:
+def _apply(server: DatabaseServer, setting: str) -> None:
+    """Change a setting of a running server."""
+    with server.server.administrator() as connection:
+        connection.exec_driver_sql(f"ALTER SYSTEM SET {setting}")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
+
+
+class Pair(PrivateDatabase):
     """A primary and its standby. Clients use `port`, which leads to the primary.
 
     :param synchronous: whether a commit is confirmed when the standby has it too.
@@ -53,9 +53,9 @@ class Pair:
         self._synchronous = synchronous
         self._number = 0
         (directory / "primary").mkdir()
-        self._primary: PostgreSQL = PostgreSQL(directory / "primary")
+        self._primary = new_postgresql(directory / "primary")
         self._address = Proxy(self._primary.port or 0)
-        self.port: int | None = self._address.port
+        self.port = self._address.port
         try:
             self._follow()
         except BaseException:
@@ -107,8 +107,11 @@ class Pair:
             with stopped(old.family() if hang else []):
                 if not hang:
                     old.kill()
-                self._standby.promote()
                 self._primary = self._standby
+                with self._primary.server.administrator() as connection:
+                    # it takes writes when this returns
+                    promoting = "SELECT pg_promote(true, 60)"
+                    assert connection.exec_driver_sql(promoting).scalar_one()
                 assert self._primary.port is not None
                 self._address.lead_to(self._primary.port)
         if hang:
@@ -126,11 +129,11 @@ class Pair:
     def _follow(self) -> None:
         """Give the primary a standby."""
         self._number += 1
-        self._primary.apply(synchronous_standby_names="")
-        self._standby = Standby(self._primary, self._directory / f"standby-{self._number}")
+        _apply(self._primary, "synchronous_standby_names = ''")
+        self._standby = _standby_of(self._primary, self._directory / f"standby-{self._number}")
         if self._synchronous:
-            self._primary.apply(synchronous_standby_names=_NAME)
-        with self._primary.administrator() as connection:
+            _apply(self._primary, f"synchronous_standby_names = '{_NAME}'")
+        with self._primary.server.administrator() as connection:
             deadline = time.monotonic() + 60
             query = "SELECT state || ' ' || sync_state FROM pg_stat_replication"
             wanted = f"streaming {'sync' if self._synchronous else 'async'}"
