@@ -29,15 +29,13 @@ class _Trap:
     sprung: threading.Event = field(default_factory=threading.Event)
 
 
-class Proxy:
-    """Listens on `port`, passes on to `upstream` (a loopback port, changeable)."""
+class LoopbackProxy:
+    """Listens on `port`, passes on to `upstream`, a port of the loopback too, in a thread."""
 
     def __init__(self, upstream: int = 0) -> None:
         self.upstream = upstream
         self.port = 0
-        self._trap: _Trap | None = None
         self._loop = asyncio.new_event_loop()
-        self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
@@ -52,10 +50,33 @@ class Proxy:
 
         def change() -> None:
             self.upstream = upstream
-            for task in self._connections:
+            for task in asyncio.all_tasks(self._loop):
                 task.cancel()
 
         self._loop.call_soon_threadsafe(change)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=256)
+        server = self._loop.run_until_complete(starting)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+
+class Proxy(LoopbackProxy):
+    """A proxy that cuts a connection."""
+
+    _trap: _Trap | None = None
 
     def trap(self, marker: bytes, cut: Cut, behind: bytes = b"") -> threading.Event:
         """Cut the next connection whose client sends `marker`, somewhere behind `behind`.
@@ -66,30 +87,12 @@ class Proxy:
         self._trap = trap
         return trap.sprung
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=256)
-        )
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        self._loop.run_forever()
-        server.close()
-        for task in self._connections:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*self._connections, return_exceptions=True))
-        self._loop.close()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
         try:
             # cut by `lead_to`, or at the end
             with contextlib.suppress(asyncio.CancelledError):
                 await self._relay(reader, writer)
         finally:
-            self._connections.discard(task)
             writer.transport.abort()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
 """Bursts of claims until a fleet is full, while its parts are killed.
 
-By hand: `python -m tests.integration.burst --hosts 50 --claims 2000`.
+By hand: `python -m tests.integration.nemesis.fleet --kills --hosts 50 --claims 2000`.
 """

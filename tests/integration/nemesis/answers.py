@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import enum
 import re
-import threading
 from dataclasses import dataclass
 
+from tests.integration.bank.proxy import LoopbackProxy
 from tests.integration.nemesis.stage import Fault, Stage
 
 _LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
@@ -33,22 +33,10 @@ class _Order:
     seconds: float
 
 
-class AnswerProxy:
-    """Listens on `port` and passes on to `upstream`, a port of the loopback too."""
+class AnswerProxy(LoopbackProxy):
+    """A proxy of requests and answers."""
 
-    def __init__(self, upstream: int) -> None:
-        self.upstream = upstream
-        self.port = 0
-        self._order: _Order | None = None
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+    _order: _Order | None = None
 
     def order(self, mischief: Mischief, number: int, seconds: float = 0.0) -> None:
         """Do that to so many of the next writes."""
@@ -58,20 +46,6 @@ class AnswerProxy:
     def done(self) -> bool:
         """Whether it was done to all of them."""
         return self._order is None
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=256)
-        server = self._loop.run_until_complete(starting)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # When client or server leaves, both connections end; cancelled is what is left at the end.

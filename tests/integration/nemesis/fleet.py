@@ -24,7 +24,14 @@ import psutil
 
 from tests.fixtures import clocks
 from tests.fixtures.clocks import Clock
-from tests.fixtures.databases import end, fresh_database, postgresql_missing, start_postgresql
+from tests.fixtures.databases import (
+    end,
+    fresh_database,
+    mariadb_missing,
+    postgresql_missing,
+    start_mariadb,
+    start_postgresql,
+)
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
 from tests.integration.burst.burst import Trouble, reckon, run
 from tests.integration.burst.fleet import Fleet
@@ -136,8 +143,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--longest", type=float, default=60.0, help="seconds of one standstill")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", action="store_true", help="the faults of the burst instead")
+    help_of_published = "against the published openstack-placement, on MariaDB"
+    parser.add_argument("--published", action="store_true", help=help_of_published)
     options = parser.parse_args()
-    for missing in (postgresql_missing(), rabbitmq_missing()):
+    no_database = mariadb_missing() if options.published else postgresql_missing()
+    for missing in (no_database, rabbitmq_missing()):
         if missing:
             parser.error(missing)
     may_mount = mounts_of_our_own()
@@ -155,7 +166,8 @@ def _run(
 ) -> Sequence[str]:
     (directory / "broker").mkdir()
     broker = RabbitMq(directory / "broker", one_cpu=True)
-    server = start_postgresql(directory / "postgresql")
+    start = start_mariadb if options.published else start_postgresql
+    server = start(directory / "database")
     stack.callback(end, server)
     broker.start()
     stack.callback(broker.stop)
@@ -178,7 +190,8 @@ def _run(
             fleet, rng, longest=options.longest, rounds=options.rounds, clocks=clock_of, disks=disks
         )
 
-    fleet = Fleet(directory, database, broker, environment=environment)
+    published = options.published
+    fleet = Fleet(directory, database, broker, published=published, environment=environment)
     begun = time.monotonic()
     try:
         with fleet.running(options.hosts, options.schedulers):
@@ -187,7 +200,7 @@ def _run(
                 options.claims,
                 at_once=options.at_once,
                 seed=options.seed,
-                make_trouble=trouble,
+                make_trouble=Trouble if options.kills else trouble,
             )
             wrong = reckon(fleet, outcome)
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,19 +44,15 @@ def module_database_url(
 
 @pytest.fixture(scope="module")
 def store(module_database_url: str) -> Iterator[Store]:
-    opened = Store.open(module_database_url, options=OPTIONS)
-    yield opened
-    opened.close()
+    with opened(module_database_url) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
 def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
     """Two stores over one database, for two writers at once."""
-    second = Store.open(module_database_url, options=OPTIONS)
-    both = Sessions(store, second)
-    yield both
-    both.close()
-    second.close()
+    with opened(module_database_url) as second, closing(Sessions(store, second)) as both:
+        yield both
 
 
 @pytest.fixture
@@ -84,17 +81,48 @@ def new_provider(
     created = new_uuid()
     store.write(providers.create, uuid=created, name=f"name-{created}", parent_uuid=parent)
     if inventory:
-        store.write(
-            inventories.replace,
-            created,
-            generation=0,
-            records={
-                name: record if isinstance(record, InventoryRecord) else InventoryRecord(record)
-                for name, record in inventory.items()
-            },
-            reserved_may_equal_total=True,
-        )
+        stock(store, created, 0, inventory)
     return created
+
+
+def stock(
+    store: Store, provider: str, generation: int, inventory: Mapping[str, int | InventoryRecord]
+) -> None:
+    """Make this the whole inventory of a provider: records or totals, by class."""
+    records = {
+        name: record if isinstance(record, InventoryRecord) else InventoryRecord(record)
+        for name, record in inventory.items()
+    }
+    replaced = {"generation": generation, "records": records, "reserved_may_equal_total": True}
+    store.write(inventories.replace, provider, **replaced)
+
+
+def restock(store: Store, provider: str, name: str, record: InventoryRecord, now: int) -> None:
+    """Replace one inventory of a provider that has the generation `now`."""
+    changed = {"generation": now, "reserved_may_equal_total": True}
+    store.write(inventories.update_one, provider, name, record, **changed)
+
+
+def add_stock(store: Store, provider: str, name: str, record: InventoryRecord) -> None:
+    """Give a provider one inventory more."""
+    store.write(inventories.add, provider, name, record, reserved_may_equal_total=True)
+
+
+def move_provider(store: Store, provider: str, parent: str | None) -> None:
+    """Move a provider below another one, or out of its tree."""
+    name = store.read(providers.get, provider).name
+    moved = {"name": name, "parent_uuid": parent, "reparenting_allowed": True}
+    store.write(providers.update, provider, **moved)
+
+
+@contextmanager
+def opened(url: str, options: StoreOptions = OPTIONS) -> Iterator[Store]:
+    """One more store over a database."""
+    store = Store.open(url, options=options)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def set_of(

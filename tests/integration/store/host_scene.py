@@ -10,7 +10,7 @@ from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
 from tests.integration.store import scene_rows
-from tests.integration.store.conftest import new_uuid, set_of
+from tests.integration.store.conftest import move_provider, new_uuid, restock, set_of, stock
 from tests.integration.store.interleaving import Action, Scene
 
 
@@ -24,51 +24,29 @@ def scene(store: Store) -> Scene:
     `child` and `project` are not there yet. `old` holds VCPU 3 of the host and VGPU 1 of
     the left device. Both are of generation 1, the others of 0.
     """
-    host, other, left, right = (new_uuid() for _ in range(4))
-    child, project, old, one, two = (new_uuid() for _ in range(5))
+    roles = ("host", "other", "left", "right", "child", "project", "old", "one", "two")
+    scene = {role: new_uuid() for role in roles}
+    host, left = scene["host"], scene["left"]
     new(store, host, None, VCPU=4, DISK_GB=10)
     new(store, left, host, VGPU=2)
-    new(store, right, host, VGPU=2)
-    new(store, other, None, VCPU=4)
-    store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}, left: {"VGPU": 1}}, None)])
-    return {
-        "host": host,
-        "other": other,
-        "left": left,
-        "right": right,
-        "child": child,
-        "project": project,
-        "old": old,
-        "one": one,
-        "two": two,
-    }
+    new(store, scene["right"], host, VGPU=2)
+    new(store, scene["other"], None, VCPU=4)
+    held = {host: {"VCPU": 3}, left: {"VGPU": 1}}
+    store.write(allocations.write, [set_of(scene["old"], held, None)])
+    return scene
 
 
 def new(store: Store, uuid: str, parent: str | None, **totals: int) -> None:
     """Create a provider of generation 0."""
-    records = {name: InventoryRecord(total) for name, total in totals.items()}
     store.write(providers.create, uuid=uuid, name=f"name-{uuid}", parent_uuid=parent)
-    store.write(
-        inventories.replace,
-        uuid,
-        generation=0,
-        records=records,
-        reserved_may_equal_total=True,
-    )
+    stock(store, uuid, 0, totals)
     at_first = sa.update(resource_providers).where(resource_providers.c.uuid == uuid)
     store.write(lambda tx: tx.execute(at_first.values(generation=0)))
 
 
 def look(store: Store, scene: Scene) -> object:
     """All there is to see, with roles instead of uuids."""
-    return scene_rows.look(
-        store,
-        scene,
-        "providers",
-        "inventories",
-        "consumers",
-        "allocations",
-    )
+    return scene_rows.look(store, scene, "providers", "inventories", "consumers", "allocations")
 
 
 def claim(
@@ -91,31 +69,23 @@ def claim_two(first: str, second: str, *, new_project: bool = False) -> Action:
 
     def action(store: Store, scene: Scene) -> None:
         wanted = {scene["right"]: {"VGPU": 1}}
-        store.write(
-            allocations.write,
-            [
-                set_of(
-                    scene[role],
-                    wanted,
-                    1 if role == "old" else None,
-                    project=scene["project"] if new_project else role,
-                )
-                for role in (first, second)
-            ],
-        )
+        writes = [
+            set_of(
+                scene[role],
+                wanted,
+                1 if role == "old" else None,
+                project=scene["project"] if new_project else role,
+            )
+            for role in (first, second)
+        ]
+        store.write(allocations.write, writes)
 
     return action
 
 
 def shrink(total: int) -> Action:
     def action(store: Store, scene: Scene) -> None:
-        store.write(
-            inventories.replace,
-            scene["host"],
-            generation=1,
-            records={"VCPU": InventoryRecord(total), "DISK_GB": InventoryRecord(10)},
-            reserved_may_equal_total=True,
-        )
+        stock(store, scene["host"], 1, {"VCPU": total, "DISK_GB": 10})
 
     return action
 
@@ -125,14 +95,7 @@ def drop_disk(store: Store, scene: Scene) -> None:
 
 
 def set_step(store: Store, scene: Scene) -> None:
-    store.write(
-        inventories.update_one,
-        scene["right"],
-        "VGPU",
-        InventoryRecord(2, step_size=2),
-        generation=0,
-        reserved_may_equal_total=True,
-    )
+    restock(store, scene["right"], "VGPU", InventoryRecord(2, step_size=2), 0)
 
 
 def delete_provider(role: str) -> Action:
@@ -144,14 +107,7 @@ def delete_provider(role: str) -> Action:
 
 def move(role: str, parent: str | None) -> Action:
     def action(store: Store, scene: Scene) -> None:
-        moved = store.read(providers.get, scene[role])
-        store.write(
-            providers.update,
-            scene[role],
-            name=moved.name,
-            parent_uuid=None if parent is None else scene[parent],
-            reparenting_allowed=True,
-        )
+        move_provider(store, scene[role], None if parent is None else scene[parent])
 
     return action
 
@@ -177,24 +133,14 @@ def reshape_to(role: str, *, new_project: bool = False) -> Action:
         child_generation = 1 if role == "left" else 0
         amounts = {left: {"VGPU": 1}}
         amounts[child] = amounts.get(child, {}) | {"VCPU": 3}
-        store.write(
-            reshape.apply,
-            {
-                host: (1, {"DISK_GB": InventoryRecord(10)}),
-                child: (
-                    child_generation,
-                    {"VGPU": InventoryRecord(2), "VCPU": InventoryRecord(4)},
-                ),
-            },
-            [
-                set_of(
-                    scene["old"],
-                    amounts,
-                    1,
-                    project=scene["project"] if new_project else "project",
-                )
-            ],
-        )
+        devices = {"VGPU": InventoryRecord(2), "VCPU": InventoryRecord(4)}
+        wanted = {
+            host: (1, {"DISK_GB": InventoryRecord(10)}),
+            child: (child_generation, devices),
+        }
+        project = scene["project"] if new_project else "project"
+        write = set_of(scene["old"], amounts, 1, project=project)
+        store.write(reshape.apply, wanted, [write])
 
     return action
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -47,20 +47,25 @@ class Stop:
 
 
 @contextmanager
+def listening(store: Store, name: str, listener: Callable[..., Any]) -> Iterator[None]:
+    """Call a listener at each event of a name that writes of the store raise."""
+    event.listen(store.engine, name, listener)
+    try:
+        yield
+    finally:
+        event.remove(store.engine, name, listener)
+
+
+@contextmanager
 def stopping(store: Store, stop: Stop) -> Iterator[None]:
     def on_statement(*_: Any) -> None:
         stop.step()
 
-    def on_commit(_: sa.Connection) -> None:
-        stop.step()
-
-    event.listen(store.engine, "before_cursor_execute", on_statement)
-    event.listen(store.engine, "commit", on_commit)
-    try:
+    with (
+        listening(store, "before_cursor_execute", on_statement),
+        listening(store, "commit", on_statement),
+    ):
         yield
-    finally:
-        event.remove(store.engine, "before_cursor_execute", on_statement)
-        event.remove(store.engine, "commit", on_commit)
 
 
 @contextmanager
@@ -73,13 +78,10 @@ def deadlocks_of(stores: list[Store]) -> Iterator[list[str]]:
         if getattr(cause, "sqlstate", None) == "40P01" or (cause.args or ("",))[0] == 1213:
             told.append(f"{context.statement}: {cause}")
 
-    for store in stores:
-        event.listen(store.engine, "handle_error", on_error)
-    try:
-        yield told
-    finally:
+    with ExitStack() as stack:
         for store in stores:
-            event.remove(store.engine, "handle_error", on_error)
+            stack.enter_context(listening(store, "handle_error", on_error))
+        yield told
 
 
 def outcome(action: Action, store: Store, scene: Scene) -> str:
@@ -171,30 +173,19 @@ class Sessions:
             if one.done():
                 one.result()
                 return None
-            with self._noting_begin(begun):
+            with listening(self.second, "before_cursor_execute", lambda *_: begun.set()):
                 two = pool.submit(outcome, second, self.second, scene)
                 self._await_end_or_lock(two, begun)
                 try:
                     meanwhile()
                 finally:
                     stop.go.set()
-                return one.result(DEADLINE), _result(two)
+                return one.result(DEADLINE), two.result(DEADLINE)
 
     def await_lock(self, waiting: Future[Any]) -> None:
         """Return when a session waits for a lock, not on SQLite; `waiting` must not end."""
         self._await_end_or_lock(waiting, threading.Event())
         assert not waiting.done(), f"it waited for nothing: {waiting.exception()}"
-
-    @contextmanager
-    def _noting_begin(self, begun: threading.Event) -> Iterator[None]:
-        def on_statement(*_: Any) -> None:
-            begun.set()
-
-        event.listen(self.second.engine, "before_cursor_execute", on_statement)
-        try:
-            yield
-        finally:
-            event.remove(self.second.engine, "before_cursor_execute", on_statement)
 
     def _waits(self, begun: threading.Event) -> bool:
         """Whether the second session waits for the first."""
@@ -212,10 +203,6 @@ class Sessions:
 
 def _new_original(tx: WriteTransaction, make_scene: MakeScene) -> OriginalScene:
     return OriginalScene.read(tx, make_scene(cast("Store", _OneTransaction(tx))))
-
-
-def _result(two: Future[str]) -> str:
-    return two.result(DEADLINE)
 
 
 def check_serializable(
@@ -270,7 +257,10 @@ def check_both_orders(
     *,
     ahead: int = 4,
 ) -> None:
-    """Interrupts each of the two in turn; a deadlock on the way fails too."""
+    """Interrupts each of the two in turn; a deadlock on the way fails too.
+
+    There is one lock order: sessions wait for each other, and never in a circle.
+    """
     first, second = pair
     is_sqlite = sessions.family == "sqlite"
     with deadlocks_of([sessions.first, sessions.second]) as deadlocks:

@@ -6,13 +6,14 @@ import pytest
 
 from placement_server.store import audit, data_migrations
 from placement_server.store.allocations import allocations
-from placement_server.store.providers import inventories, inventory_rows, providers
+from placement_server.store.providers import inventory_rows, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
     generation_of,
     new_provider,
     new_uuid,
+    restock,
     sabotage,
     set_of,
     use_of,
@@ -132,24 +133,14 @@ def test_a_circle_of_parents_is_reported_and_taken_apart_through_the_api(store: 
 
 
 def test_use_beyond_capacity_is_told_and_is_no_problem(store: Store, host: str) -> None:
-    store.write(
-        inventories.update_one,
-        host,
-        "VCPU",
-        InventoryRecord(1),
-        generation=generation_of(store, host),
-        reserved_may_equal_total=True,
-    )
+    restock(store, host, "VCPU", InventoryRecord(1), generation_of(store, host))
     assert store.read(audit.audit) == []
     assert any(host in line and "3 of 1" in line for line in store.read(audit.over_capacity))
 
 
 def test_providers_without_a_root_get_the_top_of_their_tree(store: Store, host: str) -> None:
     tree = {p.uuid for p in store.read(providers.find, in_tree=host)}
-    sabotage(
-        store,
-        "UPDATE resource_providers SET root_provider_id = NULL",
-    )
+    sabotage(store, "UPDATE resource_providers SET root_provider_id = NULL")
     everything = store.read(data_migrations.count_rootless)
     assert store.write(data_migrations.set_root_provider_ids, 1) == 1
     assert store.write(data_migrations.set_root_provider_ids, 5000) == everything - 1

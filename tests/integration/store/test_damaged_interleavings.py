@@ -10,23 +10,19 @@ import pytest
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, reshape
-from placement_server.store.providers import inventories, providers
+from placement_server.store.providers import providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store import scene_rows
 from tests.integration.store.conftest import (
+    add_stock,
     generation_of,
     new_provider,
     new_uuid,
     sabotage,
     set_of,
 )
-from tests.integration.store.interleaving import (
-    Action,
-    Scene,
-    Sessions,
-    check_both_orders,
-)
+from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 ID = "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :{}) AS found)"
 
@@ -38,11 +34,15 @@ def scene(store: Store) -> Scene:
     MEMORY_MB 2. Of DISK_GB the host seems to have 99. The provider `lost` has another's root,
     the consumer `ghost` holds nothing.
     """
-    host = new_provider(store, {"VCPU": 8, "DISK_GB": 10})
-    other, lost = new_provider(store, {"VCPU": 8}), new_provider(store)
-    old, loose, one, ghost = (new_uuid() for _ in range(4))
-    store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}}, None)])
-    store.write(allocations.write, [set_of(loose, {host: {"VCPU": 1}}, None)])
+    scene = {
+        "host": new_provider(store, {"VCPU": 8, "DISK_GB": 10}),
+        "other": new_provider(store, {"VCPU": 8}),
+        "lost": new_provider(store),
+        **{role: new_uuid() for role in ("old", "loose", "one", "ghost")},
+    }
+    for role, amount in (("old", 3), ("loose", 1)):
+        held = {scene["host"]: {"VCPU": amount}}
+        store.write(allocations.write, [set_of(scene[role], held, None)])
     sabotage(
         store,
         "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
@@ -55,22 +55,9 @@ def scene(store: Store) -> Scene:
         f"UPDATE resource_providers SET root_provider_id = {ID.format('other')} WHERE uuid = :lost",
         "INSERT INTO consumers (uuid, project_id, user_id, generation) "
         "SELECT :ghost, project_id, user_id, 3 FROM consumers WHERE uuid = :old",
-        host=host,
-        old=old,
-        loose=loose,
-        other=other,
-        lost=lost,
-        ghost=ghost,
+        **scene,
     )
-    return {
-        "host": host,
-        "other": other,
-        "lost": lost,
-        "old": old,
-        "loose": loose,
-        "one": one,
-        "ghost": ghost,
-    }
+    return scene
 
 
 def look(store: Store, scene: Scene) -> object:
@@ -87,13 +74,7 @@ def claim(amounts: dict[str, dict[str, int]]) -> Action:
 
 
 def add_memory(store: Store, scene: Scene) -> None:
-    store.write(
-        inventories.add,
-        scene["host"],
-        "MEMORY_MB",
-        InventoryRecord(6),
-        reserved_may_equal_total=True,
-    )
+    add_stock(store, scene["host"], "MEMORY_MB", InventoryRecord(6))
 
 
 def reshape_memory_in(store: Store, scene: Scene) -> None:

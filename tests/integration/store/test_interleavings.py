@@ -32,13 +32,7 @@ from tests.integration.store.host_scene import (
     set_traits,
     shrink,
 )
-from tests.integration.store.interleaving import (
-    Action,
-    Scene,
-    Sessions,
-    check_serializable,
-    deadlocks_of,
-)
+from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 PAIRS: dict[str, tuple[Action, Action]] = {
     "two claims for the last unit": (last_unit, claim("two", {"host": {"VCPU": 1}}, None)),
@@ -128,14 +122,6 @@ def trees(module_database_url: str) -> Iterator[StoredTreeReader]:
         assert content(followed.index()) == content(IndexFollower(opened).index())
 
 
-@pytest.fixture(scope="module")
-def deadlocks(sessions: Sessions) -> Iterator[list[str]]:
-    """All that this module met."""
-    with deadlocks_of([sessions.first, sessions.second]) as told:
-        yield told
-
-
-@pytest.mark.usefixtures("deadlocks")
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_two_at_once_leave_what_two_in_a_row_leave(
     sessions: Sessions, trees: StoredTreeReader, pair: tuple[Action, Action]
@@ -155,17 +141,8 @@ def test_two_at_once_leave_what_two_in_a_row_leave(
             assert trees.tag(scene[role]) in (None, tag), f"an outdated tag of {role}"
         return look(store, scene)
 
-    first, second = pair
-    check_serializable(sessions, scene, first, second, look_at_tags_too, read_trees)
-    if sessions.family != "sqlite":
-        # SQLite runs one write transaction after the other by itself: once is enough there
-        check_serializable(sessions, scene, second, first, look_at_tags_too, read_trees)
+    check_both_orders(sessions, scene, pair, look_at_tags_too, read_trees)
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
     assert sessions.first.read(audit.audit) == []
-
-
-def test_none_of_this_was_a_deadlock(deadlocks: list[str]) -> None:
-    """One lock order: sessions wait for each other, and never in a circle."""
-    assert deadlocks == []

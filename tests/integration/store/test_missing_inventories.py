@@ -13,15 +13,21 @@ from placement_server.store.providers import inventories
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
+    add_stock,
     generation_of,
     new_provider,
     new_uuid,
     sabotage,
     set_of,
+    stock,
     use_of,
 )
 
 DISK = {"DISK_GB": InventoryRecord(6)}
+ALLOCATE_DISK = (
+    "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
+    "SELECT id, :holder, 2, :amount FROM resource_providers WHERE uuid = :host"
+)
 
 
 @pytest.fixture
@@ -34,13 +40,7 @@ def host(store: Store, holder: str) -> str:
     """A provider of VCPU 8, of which `holder` has VCPU 1 and, without an inventory, DISK_GB 5."""
     host = new_provider(store, {"VCPU": 8})
     store.write(allocations.write, [set_of(holder, {host: {"VCPU": 1}}, None)])
-    sabotage(
-        store,
-        "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
-        "SELECT id, :holder, 2, 5 FROM resource_providers WHERE uuid = :host",
-        host=host,
-        holder=holder,
-    )
+    sabotage(store, ALLOCATE_DISK, host=host, holder=holder, amount=5)
     return host
 
 
@@ -49,17 +49,11 @@ def wrong_use(store: Store) -> list[audit.Violation]:
 
 
 def add(store: Store, host: str) -> None:
-    store.write(inventories.add, host, "DISK_GB", DISK["DISK_GB"], reserved_may_equal_total=True)
+    add_stock(store, host, "DISK_GB", DISK["DISK_GB"])
 
 
 def replace(store: Store, host: str) -> None:
-    store.write(
-        inventories.replace,
-        host,
-        generation=generation_of(store, host),
-        records={"VCPU": InventoryRecord(8), "MEMORY_MB": InventoryRecord(8), **DISK},
-        reserved_may_equal_total=True,
-    )
+    stock(store, host, generation_of(store, host), {"VCPU": 8, "MEMORY_MB": 8, **DISK})
 
 
 def shape(store: Store, host: str) -> None:
@@ -86,7 +80,7 @@ def test_a_new_inventory_is_used_by_the_allocations_that_are_there(
 
 
 def test_a_new_inventory_may_be_smaller_than_its_use(store: Store, host: str, holder: str) -> None:
-    store.write(inventories.add, host, "DISK_GB", InventoryRecord(3), reserved_may_equal_total=True)
+    add_stock(store, host, "DISK_GB", InventoryRecord(3))
     assert wrong_use(store) == []
     assert any(host in line and "5 of 3" in line for line in store.read(audit.over_capacity))
     amounts = {host: {"VCPU": 1, "DISK_GB": 4}}
@@ -96,14 +90,7 @@ def test_a_new_inventory_may_be_smaller_than_its_use(store: Store, host: str, ho
 
 @pytest.mark.parametrize(
     ("own", "others", "fits"),
-    [
-        (6, 0, True),
-        (7, 0, False),
-        (3, 2, True),
-        (3, 3, False),
-        (0, 1, True),
-        (0, 2, False),
-    ],
+    [(6, 0, True), (7, 0, False), (3, 2, True), (3, 3, False), (0, 1, True), (0, 2, False)],
 )
 def test_a_reshape_counts_what_is_held_of_an_inventory_that_it_adds(
     store: Store, host: str, holder: str, own: int, others: int, fits: bool
@@ -115,13 +102,7 @@ def test_a_reshape_counts_what_is_held_of_an_inventory_that_it_adds(
     if own:
         writes.append(set_of(holder, {host: {"DISK_GB": own}}))
     if own and others:
-        sabotage(
-            store,
-            "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
-            "SELECT id, :third, 2, 1 FROM resource_providers WHERE uuid = :host",
-            host=host,
-            third=new_uuid(),
-        )
+        sabotage(store, ALLOCATE_DISK, host=host, holder=new_uuid(), amount=1)
     wanted = {host: (generation, {"VCPU": InventoryRecord(8), **DISK})}
     if fits:
         store.write(reshape.apply, wanted, writes)

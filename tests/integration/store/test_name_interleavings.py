@@ -22,7 +22,16 @@ from placement_server.store.tables import consumer_types, placement_aggregates, 
 from placement_server.store.tables import resource_classes as table
 from placement_server.store.transaction import WriteTransaction
 from tests.integration.store import scene_rows
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of
+from tests.integration.store.conftest import (
+    OPTIONS,
+    add_stock,
+    move_provider,
+    new_provider,
+    new_uuid,
+    opened,
+    set_of,
+    stock,
+)
 from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 
@@ -69,35 +78,17 @@ def add_idle_names(tx: WriteTransaction, names: Scene) -> None:
 
 def look(store: Store, scene: Scene) -> object:
     """All there is to see, with roles instead of names."""
-    return scene_rows.look(
-        store,
-        scene,
-        "classes",
-        "traits",
-        "providers",
-        "inventories",
-        "aggregates of providers",
-        "traits of providers",
-        "consumers",
-        "allocations",
-    )
+    labels = ("classes", "traits", "aggregates of providers", "traits of providers")
+    rows = ("providers", "inventories", "consumers", "allocations")
+    return scene_rows.look(store, scene, *labels, *rows)
 
 
 def add_inventory(store: Store, scene: Scene) -> None:
-    record = InventoryRecord(4)
-    store.write(
-        inventories.add, scene["host"], scene["class"], record, reserved_may_equal_total=True
-    )
+    add_stock(store, scene["host"], scene["class"], InventoryRecord(4))
 
 
 def replace_inventory(store: Store, scene: Scene) -> None:
-    store.write(
-        inventories.replace,
-        scene["host"],
-        generation=0,
-        records={scene["class"]: InventoryRecord(4), scene["stocked"]: InventoryRecord(4)},
-        reserved_may_equal_total=True,
-    )
+    stock(store, scene["host"], 0, {scene["class"]: 4, scene["stocked"]: 4})
 
 
 def reshape_inventory(store: Store, scene: Scene) -> None:
@@ -181,13 +172,7 @@ def end_provider(role: str) -> Action:
 
 
 def move_below_host(store: Store, scene: Scene) -> None:
-    store.write(
-        providers.update,
-        scene["other"],
-        name=scene["other"],
-        parent_uuid=scene["host"],
-        reparenting_allowed=True,
-    )
+    move_provider(store, scene["other"], scene["host"])
 
 
 PAIRS: dict[str, tuple[Action, Action]] = {
@@ -247,8 +232,10 @@ def test_a_claim_waits_for_no_class_and_an_inventory_for_no_standard_one(
         pytest.skip("SQLite has no locks of rows")
     names = scene(sessions.first)
     options = replace(OPTIONS, lock_timeout=1, claim_tries=1)
-    hasty = Store.open(sessions.first.url, options=options)
-    with sessions.second.engine.begin() as connection:
+    with (
+        opened(sessions.first.url, options) as hasty,
+        sessions.second.engine.begin() as connection,
+    ):
         for name in ("VCPU", names["class"], names["stocked"]):
             # as the end of a class does
             connection.execute(
@@ -258,4 +245,3 @@ def test_a_claim_waits_for_no_class_and_an_inventory_for_no_standard_one(
         new_provider(hasty, {"VCPU": 4})
         with pytest.raises(StoreUnavailable):
             add_inventory(hasty, names)
-    hasty.close()

@@ -12,15 +12,12 @@ from placement_server.store import resource_classes
 from placement_server.store import store as store_module
 from placement_server.store.allocations import allocations
 from placement_server.store.changes import changes
-from placement_server.store.errors import (
-    ResourceClassExists,
-    ResourceClassNotFound,
-)
+from placement_server.store.errors import ResourceClassExists, ResourceClassNotFound
 from placement_server.store.providers import inventories, inventory_rows, traits
 from placement_server.store.schema.names import STANDARD_CLASS_IDS
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
-from tests.integration.store.conftest import new_provider, new_uuid, set_of
+from tests.integration.store.conftest import new_provider, new_uuid, opened, set_of
 
 
 def custom() -> str:
@@ -60,16 +57,15 @@ def test_a_renamed_class_keeps_its_inventories(store: Store) -> None:
 
 
 def test_a_class_number_that_is_used_again_is_not_taken_for_the_old_class(store: Store) -> None:
-    other = Store.open(store.url, options=store.options)
     old, new = custom(), custom()
     number = store.write(resource_classes.create, old).id
-    provider = new_provider(other, {old: 5})
-    store.write(inventories.delete_all, provider)
-    store.write(resource_classes.delete, old)
-    assert store.write(resource_classes.create, new).id == number
-    with pytest.raises(ResourceClassNotFound):
-        other.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
-    other.close()
+    with opened(store.url) as other:
+        provider = new_provider(other, {old: 5})
+        store.write(inventories.delete_all, provider)
+        store.write(resource_classes.delete, old)
+        assert store.write(resource_classes.create, new).id == number
+        with pytest.raises(ResourceClassNotFound):
+            other.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
 
 
 def test_a_writer_that_never_meets_a_multiple_prunes_as_well(

@@ -11,10 +11,9 @@ import pytest
 
 from placement_server.store import resource_classes, transaction
 from placement_server.store.allocations import allocations
-from placement_server.store.providers import inventories, traits
-from placement_server.store.records import InventoryRecord
+from placement_server.store.providers import traits
 from placement_server.store.store import Store
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
+from tests.integration.store.conftest import new_provider, new_uuid, opened, set_of, stock, use_of
 
 CLIENTS = 24
 ROUNDS = 4
@@ -33,10 +32,8 @@ def ensure_trait(store: Store, name: str) -> Any:
 @pytest.fixture
 def stores(store: Store, module_database_url: str) -> Iterator[list[Store]]:
     """Some stores over one database, as its workers have them."""
-    others = [Store.open(module_database_url, options=OPTIONS) for _ in range(2)]
-    yield [store, *others]
-    for other in others:
-        other.close()
+    with opened(module_database_url) as second, opened(module_database_url) as third:
+        yield [store, second, third]
 
 
 def at_once(stores: list[Store], make: Make, names: list[str]) -> list[Any]:
@@ -102,10 +99,7 @@ def test_agents_that_start_together_with_a_class_each_are_all_served(stores: lis
         for made in (name, common):
             store.write(resource_classes.ensure, made)
             store.write(traits.ensure, made)
-        stock = {made: InventoryRecord(4) for made in (name, common)}
-        store.write(
-            inventories.replace, host, generation=0, records=stock, reserved_may_equal_total=True
-        )
+        stock(store, host, 0, {name: 4, common: 4})
         store.write(traits.replace_of_provider, host, [name, common], generation=1)
         return host
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,28 +17,25 @@ from placement_server.store.providers import aggregates, traits
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.store import Store
 from placement_server.store.tables import changes, consumer_types, placement_aggregates, projects
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
+from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, opened
 
 Run = Callable[..., str]
 
 
 @pytest.fixture
 def store(migrated_database_url: str) -> Iterator[Store]:
-    opened = Store.open(migrated_database_url, options=OPTIONS)
-    yield opened
-    opened.close()
+    with opened(migrated_database_url) as store:
+        yield store
 
 
 @pytest.fixture
-def run(migrated_database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    file = tmp_path / "placement.conf"
-    file.write_text(
-        "[DEFAULT]\nuse_stderr = false\n"
-        f"[placement_database]\nconnection = {migrated_database_url}\n"
-    )
-
+def run(
+    migrated_database_url: str,
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
     def runner(*arguments: str) -> str:
-        assert manage.main(["--config-file", str(file), "prune", *arguments]) == 0
+        assert manage.main([*configured(migrated_database_url), "prune", *arguments]) == 0
         return capsys.readouterr().out
 
     return runner
@@ -103,10 +99,9 @@ def test_what_is_used_again_after_it_was_marked_stays(
         age(store, table, timedelta(hours=23))
         assert all(column(store, unused.is_marked(table)))
     # a worker that does not remember the ids
-    other = Store.open(migrated_database_url, options=OPTIONS)
-    claim(other, provider, new_uuid())
-    other.write(aggregates.replace, provider, [aggregate], generation=None)
-    other.close()
+    with opened(migrated_database_url) as other:
+        claim(other, provider, new_uuid())
+        other.write(aggregates.replace, provider, [aggregate], generation=None)
     for marked in (unused.is_marked(projects), unused.is_marked(placement_aggregates)):
         assert not any(column(store, marked))
 

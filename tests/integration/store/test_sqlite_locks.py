@@ -10,15 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
-from tests.integration.store.conftest import OPTIONS, new_provider
+from tests.integration.store.conftest import OPTIONS, new_provider, opened
 from tests.integration.store.held_locks import held
-from tests.integration.store.interleaving import DEADLINE, Sessions
+from tests.integration.store.interleaving import DEADLINE, Sessions, listening
 
 pytestmark = pytest.mark.parametrize("module_database_url", ["sqlite"], indirect=True)
 
@@ -75,15 +74,16 @@ def test_a_second_writer_waits_at_its_begin_and_then_sees_what_the_first_did(
         if statement.startswith("BEGIN"):
             sent.set()
 
-    event.listen(sessions.second.engine, "before_cursor_execute", on_statement)
-    with ThreadPoolExecutor(1) as pool:
+    with (
+        listening(sessions.second, "before_cursor_execute", on_statement),
+        ThreadPoolExecutor(1) as pool,
+    ):
         with writing(sessions.first, host, f"{host}-first"):
             second = pool.submit(sessions.second.write, append)
             assert sent.wait(DEADLINE)
             # nothing to wait for: it must not happen
             assert not entered.wait(0.2), "the second writer began beside the first"
         second.result(DEADLINE)
-    event.remove(sessions.second.engine, "before_cursor_execute", on_statement)
     assert name_of(sessions.first, host) == f"{host}-first-second"
 
 
@@ -91,14 +91,12 @@ def test_a_second_writer_waits_no_longer_than_the_lock_timeout(
     sessions: Sessions, module_database_url: str
 ) -> None:
     host = new_provider(sessions.first)
-    hasty = Store.open(
-        module_database_url, options=replace(OPTIONS, lock_timeout=0.05, claim_tries=2)
-    )
-    with (
-        writing(sessions.first, host, f"{host}-first"),
-        pytest.raises(StoreUnavailable, match="locked"),
-    ):
+    options = replace(OPTIONS, lock_timeout=0.05, claim_tries=2)
+    with opened(module_database_url, options) as hasty:
+        with (
+            writing(sessions.first, host, f"{host}-first"),
+            pytest.raises(StoreUnavailable, match="locked"),
+        ):
+            hasty.write(rename, host, f"{host}-hasty")
         hasty.write(rename, host, f"{host}-hasty")
-    hasty.write(rename, host, f"{host}-hasty")
-    hasty.close()
     assert name_of(sessions.first, host) == f"{host}-hasty"

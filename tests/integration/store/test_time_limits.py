@@ -20,7 +20,7 @@ from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
 from tests.functional.api.wsgi_client import Client, claim_body
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
+from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, opened
 from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE
 
@@ -41,17 +41,15 @@ def sleep(tx: ReadTransaction, seconds: float) -> None:
 @pytest.fixture
 def hasty(module_database_url: str) -> Iterator[Store]:
     """A store whose statements may take half a second."""
-    opened = Store.open(module_database_url, options=HASTY)
-    yield opened
-    opened.close()
+    with opened(module_database_url, HASTY) as store:
+        yield store
 
 
 @pytest.fixture
 def impatient(module_database_url: str) -> Iterator[Store]:
     """A store that waits a second for a lock."""
-    opened = Store.open(module_database_url, options=IMPATIENT)
-    yield opened
-    opened.close()
+    with opened(module_database_url, IMPATIENT) as store:
+        yield store
 
 
 @SERVERS

@@ -11,20 +11,28 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import event
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations
 from placement_server.store.dialects.batches import InventoryUpdate, Rise
 from placement_server.store.errors import ConcurrentUpdate
-from placement_server.store.providers import inventories, inventory_rows, providers
+from placement_server.store.providers import inventory_rows, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import changes, resource_providers
 from placement_server.store.transaction import WriteTransaction
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
+from tests.integration.store.conftest import (
+    OPTIONS,
+    new_provider,
+    new_uuid,
+    opened,
+    restock,
+    set_of,
+    stock,
+    use_of,
+)
 from tests.integration.store.held_locks import held, hold_inventories
-from tests.integration.store.interleaving import DEADLINE, Sessions, deadlocks_of
+from tests.integration.store.interleaving import DEADLINE, Sessions, deadlocks_of, listening
 
 CLIENTS = 6
 STEPS = 25
@@ -86,20 +94,14 @@ def test_a_claim_that_lost_its_last_race_says_for_what(
     def be_faster(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         if "UPDATE inventories" in statement and not raced:
             raced.append(statement)
-            sessions.first.write(
-                inventories.update_one,
-                host,
-                "VCPU",
-                InventoryRecord(9, step_size=3),
-                generation=2,
-                reserved_may_equal_total=True,
-            )
+            restock(sessions.first, host, "VCPU", InventoryRecord(9, step_size=3), 2)
 
-    hasty = Store.open(module_database_url, options=replace(OPTIONS, claim_tries=1))
-    event.listen(hasty.engine, "before_cursor_execute", be_faster)
-    with pytest.raises(ConcurrentUpdate) as lost:
+    with (
+        opened(module_database_url, replace(OPTIONS, claim_tries=1)) as hasty,
+        listening(hasty, "before_cursor_execute", be_faster),
+        pytest.raises(ConcurrentUpdate) as lost,
+    ):
         claim(hasty, host)
-    hasty.close()
     assert lost.value.uuids == (host,)
     assert f"VCPU of {host}" in str(lost.value)
 
@@ -199,15 +201,7 @@ def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
         while ender_turns.acquire() and not done.is_set():
             guest, consumer = new_uuid(), new_uuid()
             insist(ender, providers.create, uuid=guest, name=guest, parent_uuid=hosts[2])
-            stock = {"VCPU": InventoryRecord(9)}
-            insist(
-                ender,
-                inventories.replace,
-                guest,
-                generation=0,
-                records=stock,
-                reserved_may_equal_total=True,
-            )
+            stock(ender, guest, 0, {"VCPU": 9})
             amounts = {uuid: {"VCPU": 1} for uuid in (guest, pool, hosts[0])}
             insist(ender, allocations.write, [set_of(consumer, amounts, None)])
             insist(ender, allocations.delete, consumer)
