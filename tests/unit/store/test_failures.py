@@ -27,61 +27,47 @@ def wrapped(cause: Exception, kind: type[DBAPIError] = OperationalError) -> DBAP
     return kind("SELECT 1", {}, cause)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Connection refused\n\tIs the server running on that host?",
-        "FATAL:  the database system is starting up",
-        "FATAL:  sorry, too many clients already",
-        "server closed the connection unexpectedly",
-        "ВАЖНО:  an unknown text",
-    ],
-)
-def test_a_postgresql_that_may_come_up_is_waited_for(text: str) -> None:
-    error = wrapped(DriverError(AT_SERVER + text))
-    assert not is_lasting(error)
-    assert is_worth_retrying(error)
+MAY_COME_UP = [
+    "Connection refused\n\tIs the server running on that host?",
+    "FATAL:  the database system is starting up",
+    "FATAL:  sorry, too many clients already",
+    "server closed the connection unexpectedly",
+    "ВАЖНО:  an unknown text",
+    # one of several hosts
+    f'FATAL:  role "x" does not exist\n{AT_SERVER}Connection refused',
+]
+REFUSES = [
+    'FATAL:  password authentication failed for user "placement"',
+    'FATAL:  role "placement" does not exist',
+    'FATAL:  database "placement" does not exist',
+    'FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "placement"',
+    "server does not support SSL, but SSL was required",
+    'root certificate file "/ca.pem" does not exist',
+    'invalid sslmode value: "on"',
+    # the same by psycopg 3.1 to 3.1.13
+    'connection is bad: "on"',
+]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("cause", "lasts"),
     [
-        'FATAL:  password authentication failed for user "placement"',
-        'FATAL:  role "placement" does not exist',
-        'FATAL:  database "placement" does not exist',
-        'FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "placement"',
-        "server does not support SSL, but SSL was required",
-        'root certificate file "/ca.pem" does not exist',
-        'invalid sslmode value: "on"',
-        # the same by psycopg 3.1 to 3.1.13
-        'connection is bad: "on"',
+        *((DriverError(AT_SERVER + text), False) for text in MAY_COME_UP),
+        *((DriverError(AT_SERVER + text), True) for text in REFUSES),
+        *((Exception(number, "text"), False) for number in (2003, 1047)),
+        *((Exception(number, "text"), True) for number in (1044, 1045, 1049, 1130, 1114, 1290)),
     ],
 )
-def test_a_refusal_by_postgresql_is_not_waited_for(text: str) -> None:
-    error = wrapped(DriverError(AT_SERVER + text))
-    assert is_lasting(error)
-    assert not is_worth_retrying(error)
+def test_a_server_that_may_come_up_is_waited_for_and_a_refusal_is_not(
+    cause: Exception, lasts: bool
+) -> None:
+    error = wrapped(cause)
+    assert is_lasting(error) is lasts
+    assert is_worth_retrying(error) is not lasts
 
 
-def test_one_of_several_hosts_that_may_come_up_is_waited_for() -> None:
-    text = f'{AT_SERVER}FATAL:  role "x" does not exist\n{AT_SERVER}Connection refused'
-    assert not is_lasting(wrapped(DriverError(text)))
-
-
-@pytest.mark.parametrize("number", [2003, 1040, 1047])
-def test_a_mysql_that_may_come_up_is_waited_for(number: int) -> None:
-    assert not is_lasting(wrapped(Exception(number, "text")))
-
-
-@pytest.mark.parametrize("number", [1044, 1045, 1049, 1130, 1114, 1290])
-def test_a_refusal_by_mysql_is_not_waited_for(number: int) -> None:
-    error = wrapped(Exception(number, "text"))
-    assert is_lasting(error)
-    assert not is_worth_retrying(error)
-
-
-def test_a_full_disk_of_postgresql_is_not_begun_again() -> None:
-    assert not is_worth_retrying(wrapped(DriverError("could not extend file", "53100")))
+def test_a_mysql_with_too_many_connections_is_waited_for_at_the_start() -> None:
+    assert not is_lasting(wrapped(Exception(1040, "text")))
 
 
 def test_the_reason_is_one_line_without_the_statement() -> None:
@@ -115,22 +101,31 @@ def test_a_connection_for_which_no_descriptor_is_free_is_waited_for(
             retrying(engine.connect, tries=2, doing="reading")
 
 
-@pytest.mark.parametrize("sqlstate", ["40001", "40P01", "55P03", None])
-def test_postgresql_deadlock_serialization_and_lock_timeout_are_begun_anew(
-    sqlstate: str | None,
-) -> None:
-    assert is_worth_retrying(wrapped(DriverError("no", sqlstate)))
-
-
-@pytest.mark.parametrize("number", [1213, 1205, 2006, 2013])
-def test_mysql_deadlock_lock_timeout_and_lost_connection_are_begun_anew(number: int) -> None:
-    assert is_worth_retrying(wrapped(Exception(number, "text")))
-
-
-def test_mysql_goes_by_the_number_and_not_by_the_state_that_its_driver_adds() -> None:
+def lock_wait() -> Exception:
+    """MySQL counts by the number, and not by the state that its driver adds."""
     waited = Exception(1205, "Lock wait timeout exceeded")
     waited.sqlstate = "HY000"  # type: ignore[attr-defined]
-    assert is_worth_retrying(wrapped(waited))
+    return waited
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        # deadlock, serialization, lock timeout, lost connection
+        *((wrapped(DriverError("no", state)), True) for state in ("40001", "40P01", "55P03", None)),
+        *((wrapped(Exception(number, "text")), True) for number in (1213, 1205, 2006, 2013)),
+        (wrapped(lock_wait()), True),
+        # a lost race for a unique key
+        (wrapped(sqlite3.IntegrityError("UNIQUE"), IntegrityError), True),
+        # a full disk, mistakes in statements
+        (wrapped(DriverError("could not extend file", "53100")), False),
+        (wrapped(DriverError("no", "42601"), ProgrammingError), False),
+        (wrapped(Exception(1064, "syntax"), ProgrammingError), False),
+        (wrapped(sqlite3.OperationalError("no such table")), False),
+    ],
+)
+def test_what_may_succeed_next_time_is_begun_again(error: DBAPIError, again: bool) -> None:
+    assert is_worth_retrying(error) is again
 
 
 LOCKED = wrapped(DriverError("no", "55P03"))
@@ -141,17 +136,32 @@ CUT_OFF = [
 ]
 
 
-@pytest.mark.parametrize("error", CUT_OFF)
-def test_a_statement_that_took_too_long_is_not_begun_again(error: DBAPIError) -> None:
-    tries = []
+@pytest.mark.parametrize(
+    ("error", "raised", "text", "tries", "made"),
+    [
+        (ProviderNotFound("x"), ProviderNotFound, "x", 5, 1),
+        *(
+            (cut, StoreUnavailable, r"\[placement_database\]statement_timeout", 5, 1)
+            for cut in CUT_OFF
+        ),
+        (LostRace("changed"), ConcurrentUpdate, "changed", 4, 4),
+        (LostRace("changed"), ConcurrentUpdate, "changed", 1, 1),
+        (wrapped(DriverError("no", "40P01")), StoreUnavailable, "testing", 2, 2),
+    ],
+)
+def test_after_the_last_try_the_caller_gets_an_error_of_the_store(
+    error: Exception, raised: type[Exception], text: str, tries: int, made: int
+) -> None:
+    """The first try is the last one where another would end alike."""
+    calls = []
 
-    def too_long() -> None:
-        tries.append(1)
+    def fail() -> None:
+        calls.append(1)
         raise error
 
-    with pytest.raises(StoreUnavailable, match=r"\[placement_database\]statement_timeout"):
-        retrying(too_long, tries=5, doing="testing")
-    assert len(tries) == 1
+    with pytest.raises(raised, match=text):
+        retrying(fail, tries=tries, doing="testing")
+    assert len(calls) == made
 
 
 @pytest.mark.parametrize(("patience", "expected"), [(25.0, 3), (100.0, 5)])
@@ -169,24 +179,6 @@ def test_a_lock_is_waited_for_again_until_the_patience_is_over(
     assert len(now) - 1 == expected
 
 
-def test_a_mistake_in_a_statement_is_not_begun_anew() -> None:
-    assert not is_worth_retrying(wrapped(DriverError("no", "42601"), ProgrammingError))
-    assert not is_worth_retrying(wrapped(Exception(1064, "syntax"), ProgrammingError))
-    assert not is_worth_retrying(wrapped(sqlite3.OperationalError("no such table")))
-
-
-def test_refusals_are_handed_on_at_the_first_try() -> None:
-    tries = []
-
-    def refuse() -> None:
-        tries.append(1)
-        raise ProviderNotFound("x")
-
-    with pytest.raises(ProviderNotFound):
-        retrying(refuse, tries=5, doing="testing")
-    assert len(tries) == 1
-
-
 def test_a_lost_race_is_begun_anew_until_it_is_won() -> None:
     tries = []
 
@@ -198,28 +190,3 @@ def test_a_lost_race_is_begun_anew_until_it_is_won() -> None:
 
     assert retrying(second_time, tries=5, doing="testing") == "won"
     assert len(tries) == 3
-
-
-@pytest.mark.parametrize("tries", [1, 4])
-def test_after_the_last_try_a_lost_race_is_a_concurrent_update(tries: int) -> None:
-    made = []
-
-    def lose() -> None:
-        made.append(1)
-        raise LostRace("changed")
-
-    with pytest.raises(ConcurrentUpdate):
-        retrying(lose, tries=tries, doing="testing")
-    assert len(made) == tries
-
-
-def test_after_the_last_try_a_failing_database_is_unavailable() -> None:
-    def fail() -> None:
-        raise wrapped(DriverError("no", "40P01"))
-
-    with pytest.raises(StoreUnavailable, match="testing"):
-        retrying(fail, tries=2, doing="testing")
-
-
-def test_a_lost_race_for_a_unique_key_is_begun_anew() -> None:
-    assert is_worth_retrying(wrapped(sqlite3.IntegrityError("UNIQUE"), IntegrityError))
