@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import requests
 
 from tests.fixtures.databases import postgresql_missing
 from tests.functional.agent.processes import eventually
 from tests.functional.api.served import ServerProcess
-from tests.integration.bank.private_database import PostgreSQL
+from tests.integration.bank.private_database import DatabaseServer, new_postgresql
+from tests.integration.nemesis.stops import stopped
 
 ADMIN = {"X-Auth-Token": "admin"}
 TURNS = 2
@@ -23,19 +22,19 @@ TURNS = 2
 
 
 @pytest.fixture
-def database() -> Iterator[PostgreSQL]:
+def database() -> Iterator[DatabaseServer]:
     reason = postgresql_missing()
     if reason is not None:
         pytest.skip(reason)
     # Not below the directories of pytest, which are nobody else's: it runs as another user.
     with tempfile.TemporaryDirectory(prefix="health-") as directory:
-        server = PostgreSQL(Path(directory))
+        server = new_postgresql(Path(directory))
         yield server
         server.stop()
 
 
 @pytest.fixture
-def served(database: PostgreSQL, tmp_path: Path) -> Iterator[ServerProcess]:
+def served(database: DatabaseServer, tmp_path: Path) -> Iterator[ServerProcess]:
     server = ServerProcess(
         tmp_path,
         *("--workers", "1", "--threads", str(TURNS)),
@@ -53,28 +52,14 @@ def health(served: ServerProcess, accept: str = "text/plain") -> requests.Respon
     return requests.get(url, headers={"Accept": accept}, timeout=10)
 
 
-@contextlib.contextmanager
-def stopped(database: PostgreSQL) -> Iterator[None]:
-    """Its processes take connections and bytes, as the kernel does that, and answer nothing."""
-    pid = int((database.directory / "data" / "postmaster.pid").read_text().split()[0])
-    main = psutil.Process(pid)
-    family = [main, *main.children(recursive=True)]
-    for process in family:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in family:
-            process.resume()
-
-
 def test_it_is_503_while_the_database_does_not_answer_and_requests_wait_for_it(
-    served: ServerProcess, database: PostgreSQL
+    served: ServerProcess, database: DatabaseServer
 ) -> None:
     assert health(served).status_code == 200
     requests.get(f"{served.url}/resource_providers", headers=ADMIN, timeout=30)
     waiters = []
-    with stopped(database):
+    # its processes take connections and bytes, as the kernel does that, and answer nothing
+    with stopped(database.family()):
         # More than the server works on at a time, so that others wait behind them.
         for _ in range(2 * TURNS):
             waiting = threading.Thread(
@@ -95,7 +80,9 @@ def test_it_is_503_while_the_database_does_not_answer_and_requests_wait_for_it(
     eventually(lambda: health(served).status_code == 200, "it is 200")
 
 
-def test_it_is_503_while_the_database_is_down(served: ServerProcess, database: PostgreSQL) -> None:
+def test_it_is_503_while_the_database_is_down(
+    served: ServerProcess, database: DatabaseServer
+) -> None:
     assert health(served).text == ""
     database.stop()
     eventually(lambda: health(served).status_code == 503, "it is 503")

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
 from placement_server.store import unused
-from placement_server.store.providers import links, provider_rows
-from placement_server.store.providers.providers import bump
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.providers import associate, bump
 from placement_server.store.records import Provider
 from placement_server.store.tables import placement_aggregates, resource_provider_aggregates
 from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
@@ -61,9 +61,7 @@ def replace(
     # the provider's row first, so that two writers of the same provider take turns
     bump(tx, provider, by=0 if generation is None else 1)
     old_ids = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
-    links.replace(
-        tx, _LINKS.c.aggregate_id, placement_aggregates.c.uuid, provider, old_ids, new_ids
-    )
+    associate(tx, _LINKS.c.aggregate_id, placement_aggregates.c.uuid, provider, old_ids, new_ids)
     tx.touch([provider.root_id], STRUCTURE)
     return provider_rows.get(tx, uuid)
 

@@ -1,8 +1,9 @@
-"""Resource providers: reading, creating, renaming, moving and deleting them."""
+"""Resource providers: reading, creating, renaming, moving, labelling and deleting them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 import sqlalchemy as sa
@@ -22,7 +23,7 @@ from placement_server.store.errors import (
     ReparentingNotAllowed,
     UnparentingNotAllowed,
 )
-from placement_server.store.past_changes import NAME, PARENT, PROVIDER
+from placement_server.store.past_changes import AGGREGATE, NAME, PARENT, PROVIDER, TRAIT
 from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.filters import find
 from placement_server.store.providers.provider_rows import BY_ID, HOLD_PROVIDERS, get
@@ -34,10 +35,11 @@ from placement_server.store.tables import (
     resource_provider_aggregates,
     resource_provider_traits,
     resource_providers,
+    traits,
 )
 from placement_server.store.transaction import STRUCTURE, AnyRow, LostRace, WriteTransaction, aware
 
-__all__ = ["bump", "create", "delete", "find", "get", "update"]
+__all__ = ["associate", "bump", "create", "delete", "find", "get", "update"]
 
 _C: Final = resource_providers.c
 
@@ -302,4 +304,44 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         tx.end_tree(provider.id, provider.uuid)
         tx.execute(
             sa.delete(agent_reports).where(agent_reports.c.root_provider_uuid == provider.uuid)
+        )
+
+
+def associate(
+    tx: WriteTransaction,
+    others: sa.Column[int],
+    names: sa.Column[str],
+    provider: Provider,
+    old_ids: AbstractSet[int],
+    new_ids: AbstractSet[int],
+) -> None:
+    """End and begin associations, so that a provider with the old ones has the new ones.
+
+    :param others: the column with the ids of traits or aggregates, in the table of associations.
+    :param names: the column with what these are called, in the table of their own.
+    """
+    table = others.table
+    if tx.past is not None and old_ids != new_ids:
+        called = select(names.table.c.id, names).where(among(names.table.c.id, "ids"))
+        what = TRAIT if names.table is traits else AGGREGATE
+        for other_id, name in tx.execute_among(called, "ids", old_ids ^ new_ids):
+            tx.past.add(provider.id, what, name, int(other_id in old_ids), int(other_id in new_ids))
+    if old_ids - new_ids:
+        tx.execute(
+            sa.delete(table).where(
+                table.c.resource_provider_id == provider.id, others.in_(sorted(old_ids - new_ids))
+            )
+        )
+    if new_ids - old_ids:
+        tx.execute(
+            sa.insert(table),
+            [
+                {
+                    "resource_provider_id": provider.id,
+                    others.name: other_id,
+                    "created_at": tx.now,
+                    "updated_at": tx.now,
+                }
+                for other_id in sorted(new_ids - old_ids)
+            ],
         )

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
 from placement_server.store.errors import NameInUse, StandardName, TraitNotFound
-from placement_server.store.providers import links, provider_rows
-from placement_server.store.providers.providers import bump
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.providers import associate, bump
 from placement_server.store.records import NameRow, Provider
 from placement_server.store.schema.names import is_standard, name_row, trait_ids
 from placement_server.store.tables import resource_provider_traits, traits
@@ -137,5 +137,5 @@ def _set(tx: WriteTransaction, provider: Provider, new_ids: set[int]) -> None:
     if old_ids == new_ids:
         return
     bump(tx, provider)
-    links.replace(tx, _LINKS.c.trait_id, _T.name, provider, old_ids, new_ids)
+    associate(tx, _LINKS.c.trait_id, _T.name, provider, old_ids, new_ids)
     tx.touch([provider.root_id], STRUCTURE)

@@ -39,18 +39,15 @@ def _apply(server: DatabaseServer, setting: str) -> None:
 
 
 class Pair(PrivateDatabase):
-    """A primary and its standby. Clients use `port`, which leads to the primary.
-
-    :param synchronous: whether a commit is confirmed when the standby has it too.
-    """
+    """A primary and its standby, which has what is confirmed. Clients use `port`, which leads to
+    the primary."""
 
     kind = "standby"
 
-    def __init__(self, directory: Path, *, synchronous: bool = True) -> None:
+    def __init__(self, directory: Path) -> None:
         # its user has to enter
         directory.chmod(0o755)
         self._directory = directory
-        self._synchronous = synchronous
         self._number = 0
         (directory / "primary").mkdir()
         self._primary = new_postgresql(directory / "primary")
@@ -93,17 +90,15 @@ class Pair(PrivateDatabase):
         with stopped(self._standby.family()):
             time.sleep(seconds)
 
-    def fail_over(self, *, hang: bool, behind: float = 0.0) -> float:
+    def fail_over(self, *, hang: bool, behind: float) -> None:
         """Promote the standby of a primary that is lost, and give it a standby of its own.
 
         :param hang: whether the primary stands still rather than ends, as with a lost network.
         :param behind: seconds for which nothing is sent to the standby before.
-        :returns: when the primary was lost, as `time.monotonic` counts.
         """
         old = self._primary
         with stopped(self._senders() if behind else []):
             time.sleep(behind)
-            lost_at = time.monotonic()
             with stopped(old.family() if hang else []):
                 if not hang:
                     old.kill()
@@ -117,7 +112,6 @@ class Pair(PrivateDatabase):
         if hang:
             old.kill()
         self._follow()
-        return lost_at
 
     def _senders(self) -> list[psutil.Process]:
         return [
@@ -131,13 +125,11 @@ class Pair(PrivateDatabase):
         self._number += 1
         _apply(self._primary, "synchronous_standby_names = ''")
         self._standby = _standby_of(self._primary, self._directory / f"standby-{self._number}")
-        if self._synchronous:
-            _apply(self._primary, f"synchronous_standby_names = '{_NAME}'")
+        _apply(self._primary, f"synchronous_standby_names = '{_NAME}'")
         with self._primary.server.administrator() as connection:
             deadline = time.monotonic() + 60
             query = "SELECT state || ' ' || sync_state FROM pg_stat_replication"
-            wanted = f"streaming {'sync' if self._synchronous else 'async'}"
-            while (state := connection.exec_driver_sql(query).scalar()) != wanted:
+            while (state := connection.exec_driver_sql(query).scalar()) != "streaming sync":
                 assert time.monotonic() < deadline, f"the standby is {state}"
                 time.sleep(0.05)
 
