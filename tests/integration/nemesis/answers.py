@@ -7,6 +7,7 @@ import contextlib
 import enum
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from tests.integration.bank.proxy import LoopbackProxy
 from tests.integration.nemesis.stage import Fault, Stage
@@ -121,23 +122,18 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
             return chunks
 
 
-@dataclass(frozen=True)
-class SpoilAnswers(Fault):
+def spoil_answers(mischief: Mischief, stage: Stage) -> str:
     """Some writes are sent twice, answered late, or carried out without an answer."""
-
-    mischief: Mischief
-
-    def possible(self, stage: Stage) -> bool:
-        return stage.answers is not None
-
-    def strike(self, stage: Stage) -> str:
-        assert stage.answers is not None
-        number, seconds = stage.dice.randint(3, 12), stage.pause()
-        # so that a client whose writes are all late, and refused, is not taken for stuck
-        stage.answers.order(self.mischief, number, seconds / number)
-        while not stage.answers.done:
-            stage.await_writes(1)
-        return f"{number} writes {self.mischief.value}"
+    assert stage.answers is not None
+    number, seconds = stage.dice.randint(3, 12), stage.pause()
+    # so that a client whose writes are all late, and refused, is not taken for stuck
+    stage.answers.order(mischief, number, seconds / number)
+    while not stage.answers.done:
+        stage.await_writes(1)
+    return f"{number} writes {mischief.value}"
 
 
-ANSWERS: tuple[Fault, ...] = tuple(SpoilAnswers(mischief) for mischief in Mischief)
+ANSWERS: tuple[Fault, ...] = tuple(
+    Fault(partial(spoil_answers, mischief), lambda stage: stage.answers is not None)
+    for mischief in Mischief
+)

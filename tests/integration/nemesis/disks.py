@@ -11,38 +11,28 @@ from tests.integration.nemesis.stage import Fault, Stage
 _LARGE = 3_000_000
 
 
-class FullDatabase(Fault):
+def fill_database(stage: Stage) -> str:
     """Writes are refused, or the database ends; when there is room again it goes on."""
-
-    def possible(self, stage: Stage) -> bool:
-        return stage.disk is not None
-
-    def strike(self, stage: Stage) -> str:
-        assert stage.disk is not None
-        seconds = stage.pause()
-        with stage.disk.full():
-            time.sleep(seconds)
-        ended = stage.database.ended()
-        if ended:
-            stage.database.start()
-        return f"disk of the database full for {seconds:.1f} s{', it ended' * ended}"
+    assert stage.disk is not None
+    seconds = stage.pause()
+    with stage.disk.full():
+        time.sleep(seconds)
+    ended = stage.database.ended()
+    if ended:
+        stage.database.start()
+    return f"disk of the database full for {seconds:.1f} s{', it ended' * ended}"
 
 
-class FullTemporary(Fault):
+def fill_temporary(stage: Stage) -> str:
     """Large bodies need no place on it; requests are answered, by a new worker too."""
-
-    def possible(self, stage: Stage) -> bool:
-        return stage.temporary is not None
-
-    def strike(self, stage: Stage) -> str:
-        assert stage.temporary is not None
-        with stage.temporary.full():
-            answer = large_request(stage.to_service.port)
-            stage.service.kill_worker(stage.dice)
-            stage.await_writes(5)
-        # the server has read it, and says what is wrong with it
-        assert answer.startswith("400"), answer
-        return f"disk of temporary files full: {answer[:60]}"
+    assert stage.temporary is not None
+    with stage.temporary.full():
+        answer = large_request(stage.to_service.port)
+        stage.service.kill_worker(stage.dice)
+        stage.await_writes(5)
+    # the server has read it, and says what is wrong with it
+    assert answer.startswith("400"), answer
+    return f"disk of temporary files full: {answer[:60]}"
 
 
 def large_request(port: int) -> str:
@@ -55,4 +45,7 @@ def large_request(port: int) -> str:
     return f"{answer.status} {json.dumps(answer.error)}"
 
 
-DISKS: tuple[Fault, ...] = (FullDatabase(), FullTemporary())
+DISKS: tuple[Fault, ...] = (
+    Fault(fill_database, lambda stage: stage.disk is not None),
+    Fault(fill_temporary, lambda stage: stage.temporary is not None),
+)

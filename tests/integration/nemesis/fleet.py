@@ -13,10 +13,10 @@ import secrets
 import shutil
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -57,80 +57,50 @@ class FleetTrouble(Trouble):
     disks: dict[str, SmallDisk] = field(default_factory=dict)
 
     def schedule(self) -> list[tuple[float, Callable[[], None]]]:
-        faults: list[FleetFault] = [StopBroker(), *(Stop(part) for part in _PARTS)]
-        faults += [StepClock(part) for part in self.clocks]
-        faults += [FillDisk(content) for content in self.disks]
-        drawn: list[FleetFault] = []
+        faults: list[Callable[[], str]] = [self.stop_broker]
+        faults += (partial(self.stop, part) for part in _PARTS)
+        faults += (partial(self.step_clock, part) for part in self.clocks)
+        faults += (partial(self.fill_disk, content) for content in self.disks)
+        drawn: list[Callable[[], str]] = []
         for _ in range(self.rounds):
             self.rng.shuffle(faults)
             drawn += faults
         return [
-            (0.1 + 0.8 * number / len(drawn), lambda fault=fault: self._strike(fault))
+            (0.1 + 0.8 * number / len(drawn), lambda fault=fault: self._note(fault()))
             for number, fault in enumerate(drawn)
         ]
 
     def pause(self) -> float:
         return self.rng.uniform(self.longest / 4, self.longest)
 
-    def _strike(self, fault: FleetFault) -> None:
-        self._note(fault.strike(self))
-
-
-class FleetFault(ABC):
-    """One kind of fault. All works again when `strike` returns."""
-
-    @abstractmethod
-    def strike(self, trouble: FleetTrouble) -> str:
-        """Do it; return what was done."""
-
-
-class StopBroker(FleetFault):
-    def strike(self, trouble: FleetTrouble) -> str:
-        seconds = trouble.pause()
-        with trouble.fleet.broker.stopped():
+    def stop_broker(self) -> str:
+        seconds = self.pause()
+        with self.fleet.broker.stopped():
             time.sleep(seconds)
         return f"the broker stopped for {seconds:.1f} s"
 
-
-@dataclass(frozen=True)
-class Stop(FleetFault):
-    """A process of a part stands still, with its children."""
-
-    part: str
-
-    def strike(self, trouble: FleetTrouble) -> str:
-        seconds = trouble.pause()
-        main = psutil.Process(trouble.rng.choice(trouble.fleet.pids(self.part)))
+    def stop(self, part: str) -> str:
+        """A process of a part stands still, with its children."""
+        seconds = self.pause()
+        main = psutil.Process(self.rng.choice(self.fleet.pids(part)))
         with stopped([main, *main.children(recursive=True)]):
             time.sleep(seconds)
-        return f"{self.part} stopped for {seconds:.1f} s"
+        return f"{part} stopped for {seconds:.1f} s"
 
-
-@dataclass(frozen=True)
-class StepClock(FleetFault):
-    """The clock of a part is an hour off for a while."""
-
-    part: str
-
-    def strike(self, trouble: FleetTrouble) -> str:
-        step, seconds = trouble.rng.choice(_STEPS), trouble.pause()
-        trouble.clocks[self.part].set(step)
+    def step_clock(self, part: str) -> str:
+        """The clock of a part is an hour off for a while."""
+        step, seconds = self.rng.choice(_STEPS), self.pause()
+        self.clocks[part].set(step)
         time.sleep(seconds)
-        trouble.clocks[self.part].set(0)
-        return f"clock of {self.part} {step} s ahead for {seconds:.1f} s"
+        self.clocks[part].set(0)
+        return f"clock of {part} {step} s ahead for {seconds:.1f} s"
 
-
-@dataclass(frozen=True)
-class FillDisk(FleetFault):
-    """A disk is full for a while."""
-
-    content: str
-
-    def strike(self, trouble: FleetTrouble) -> str:
-        seconds = trouble.pause()
-        with trouble.disks[self.content].full():
+    def fill_disk(self, content: str) -> str:
+        """A disk is full for a while."""
+        seconds = self.pause()
+        with self.disks[content].full():
             time.sleep(seconds)
-        return f"disk of {self.content} full for {seconds:.1f} s"
+        return f"disk of {content} full for {seconds:.1f} s"
 
 
 def main() -> int:

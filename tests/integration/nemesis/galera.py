@@ -15,7 +15,7 @@ from tests.fixtures.databases import Server, migrate
 from tests.fixtures.galera import galera_cluster, status
 from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Proxy
-from tests.integration.nemesis.stage import Fault, Stage
+from tests.integration.nemesis.stage import Fault, Stage, on
 from tests.integration.nemesis.stops import stopped
 
 _NODES = 3
@@ -101,18 +101,13 @@ def _seen(node: Server, name: str) -> str:
         return str(error.orig)
 
 
-class IsolatedNode(Fault):
+def isolate_node(stage: Stage) -> str:
     """The node that the server uses loses the others."""
-
-    def possible(self, stage: Stage) -> bool:
-        return isinstance(stage.database, Cluster)
-
-    def strike(self, stage: Stage) -> str:
-        assert isinstance(stage.database, Cluster)
-        hang, seconds = stage.dice.random() < 0.5, stage.dice.uniform(0.0, 2.0)
-        stage.database.cut_off(hang=hang, seconds=seconds)
-        how = "stood still" if hang else "was isolated"
-        return f"a node of three {how}, and clients went to another after {seconds:.1f} s"
+    assert isinstance(stage.database, Cluster)
+    hang, seconds = stage.dice.random() < 0.5, stage.dice.uniform(0.0, 2.0)
+    stage.database.cut_off(hang=hang, seconds=seconds)
+    how = "stood still" if hang else "was isolated"
+    return f"a node of three {how}, and clients went to another after {seconds:.1f} s"
 
 
-CLUSTERS: tuple[Fault, ...] = (IsolatedNode(),)
+CLUSTERS: tuple[Fault, ...] = (Fault(isolate_node, on("galera")),)

@@ -45,20 +45,18 @@ def amount(process: psutil.Process, resource: int) -> int | None:
     return max(numbers) + 1 if numbers else None
 
 
-class NoDescriptors(Fault):
-    def strike(self, stage: Stage) -> str:
-        seconds, more = stage.pause(), stage.dice.randint(0, 3)
-        with limited(stage.service.workers(), psutil.RLIMIT_NOFILE, more):
-            time.sleep(seconds)
-        return f"workers without free descriptors but {more} for {seconds:.1f} s"
+def no_descriptors(stage: Stage) -> str:
+    seconds, more = stage.pause(), stage.dice.randint(0, 3)
+    with limited(stage.service.workers(), psutil.RLIMIT_NOFILE, more):
+        time.sleep(seconds)
+    return f"workers without free descriptors but {more} for {seconds:.1f} s"
 
 
-class NoMemory(Fault):
-    def strike(self, stage: Stage) -> str:
-        seconds, more = stage.pause(), stage.dice.choice((0, 1, 8, 64))
-        with limited(stage.service.workers(), psutil.RLIMIT_AS, more * _MORE_MEMORY):
-            time.sleep(seconds)
-        return f"workers without more memory than {more} MiB for {seconds:.1f} s"
+def no_memory(stage: Stage) -> str:
+    seconds, more = stage.pause(), stage.dice.choice((0, 1, 8, 64))
+    with limited(stage.service.workers(), psutil.RLIMIT_AS, more * _MORE_MEMORY):
+        time.sleep(seconds)
+    return f"workers without more memory than {more} MiB for {seconds:.1f} s"
 
 
-LIMITS: tuple[Fault, ...] = (NoDescriptors(), NoMemory())
+LIMITS: tuple[Fault, ...] = (Fault(no_descriptors), Fault(no_memory))

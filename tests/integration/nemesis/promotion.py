@@ -14,7 +14,7 @@ from tests.integration.bank.private_database import (
     new_postgresql,
 )
 from tests.integration.bank.proxy import Proxy
-from tests.integration.nemesis.stage import Fault, Stage
+from tests.integration.nemesis.stage import Fault, Stage, on
 from tests.integration.nemesis.stops import stopped
 
 _NAME = "standby"
@@ -69,7 +69,7 @@ class Pair(PrivateDatabase):
         self._primary.stop()
 
     def close(self) -> None:
-        self._standby.stop()
+        self.standby.stop()
         self._primary.stop()
         self._address.close()
 
@@ -85,11 +85,6 @@ class Pair(PrivateDatabase):
     def ended(self) -> bool:
         return self._primary.ended()
 
-    def stop_standby(self, seconds: float) -> None:
-        """Let the standby stand still: nothing is confirmed meanwhile where it is synchronous."""
-        with stopped(self._standby.family()):
-            time.sleep(seconds)
-
     def fail_over(self, *, hang: bool, behind: float) -> None:
         """Promote the standby of a primary that is lost, and give it a standby of its own.
 
@@ -102,7 +97,7 @@ class Pair(PrivateDatabase):
             with stopped(old.family() if hang else []):
                 if not hang:
                     old.kill()
-                self._primary = self._standby
+                self._primary = self.standby
                 with self._primary.server.administrator() as connection:
                     # it takes writes when this returns
                     promoting = "SELECT pg_promote(true, 60)"
@@ -124,7 +119,7 @@ class Pair(PrivateDatabase):
         """Give the primary a standby."""
         self._number += 1
         _apply(self._primary, "synchronous_standby_names = ''")
-        self._standby = _standby_of(self._primary, self._directory / f"standby-{self._number}")
+        self.standby = _standby_of(self._primary, self._directory / f"standby-{self._number}")
         _apply(self._primary, f"synchronous_standby_names = '{_NAME}'")
         with self._primary.server.administrator() as connection:
             deadline = time.monotonic() + 60
@@ -134,31 +129,22 @@ class Pair(PrivateDatabase):
                 time.sleep(0.05)
 
 
-class Promote(Fault):
+def promote(stage: Stage) -> str:
     """The primary is lost, and its standby takes over."""
-
-    def possible(self, stage: Stage) -> bool:
-        return isinstance(stage.database, Pair)
-
-    def strike(self, stage: Stage) -> str:
-        assert isinstance(stage.database, Pair)
-        hang, behind = stage.dice.random() < 0.5, stage.dice.choice((0.0, 0.3))
-        stage.database.fail_over(hang=hang, behind=behind)
-        how = "stood still" if hang else "was killed"
-        return f"standby promoted, {behind} s behind, when the primary {how}"
+    assert isinstance(stage.database, Pair)
+    hang, behind = stage.dice.random() < 0.5, stage.dice.choice((0.0, 0.3))
+    stage.database.fail_over(hang=hang, behind=behind)
+    how = "stood still" if hang else "was killed"
+    return f"standby promoted, {behind} s behind, when the primary {how}"
 
 
-class StopStandby(Fault):
-    """A standby that stands still: with synchronous replication commits wait for it."""
-
-    def possible(self, stage: Stage) -> bool:
-        return isinstance(stage.database, Pair)
-
-    def strike(self, stage: Stage) -> str:
-        assert isinstance(stage.database, Pair)
-        seconds = stage.pause()
-        stage.database.stop_standby(seconds)
-        return f"the standby stopped for {seconds:.1f} s"
+def stop_standby(stage: Stage) -> str:
+    """A standby stands still: commits wait for it."""
+    assert isinstance(stage.database, Pair)
+    seconds = stage.pause()
+    with stopped(stage.database.standby.family()):
+        time.sleep(seconds)
+    return f"the standby stopped for {seconds:.1f} s"
 
 
-PROMOTIONS: tuple[Fault, ...] = (Promote(), StopStandby())
+PROMOTIONS: tuple[Fault, ...] = tuple(Fault(do, on("standby")) for do in (promote, stop_standby))

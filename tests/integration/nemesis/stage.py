@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Proxy
@@ -46,18 +45,21 @@ class Stage:
         return self.dice.uniform(self.longest / 4, self.longest)
 
 
-class Fault(ABC):
-    """One kind of fault. All works again when `strike` returns."""
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
 
-    databases: ClassVar[frozenset[str] | None] = None
-    """Kinds of databases that can have it; None for all."""
+    :ivar strike: does it, and returns what was done; all works again then.
+    :ivar possible: whether a run can have it.
+    """
 
-    def possible(self, stage: Stage) -> bool:
-        return self.databases is None or stage.database.kind in self.databases
+    strike: Callable[[Stage], str]
+    possible: Callable[[Stage], bool] = lambda _: True
 
-    @abstractmethod
-    def strike(self, stage: Stage) -> str:
-        """Do it; return what was done."""
+
+def on(*databases: str) -> Callable[[Stage], bool]:
+    """Return whether a run has one of these kinds of databases."""
+    return lambda stage: stage.database.kind in databases
 
 
 def schedule(stage: Stage, faults: Sequence[Fault], pace: int) -> Iterator[tuple[int, Fault]]:

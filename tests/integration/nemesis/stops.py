@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
-from tests.integration.nemesis.stage import Fault, Stage
+from tests.integration.nemesis.stage import Fault, Stage, on
 
 
 @contextlib.contextmanager
@@ -26,30 +25,23 @@ def stopped(processes: Sequence[psutil.Process]) -> Iterator[None]:
                 process.resume()
 
 
-class StopWorker(Fault):
-    def strike(self, stage: Stage) -> str:
+def _stop(
+    what: str, processes: Callable[[Stage], Sequence[psutil.Process]]
+) -> Callable[[Stage], str]:
+    def strike(stage: Stage) -> str:
         seconds = stage.pause()
-        with stopped([stage.dice.choice(stage.service.workers())]):
+        with stopped(processes(stage)):
             time.sleep(seconds)
-        return f"a worker stopped for {seconds:.1f} s"
+        return f"{what} stopped for {seconds:.1f} s"
+
+    return strike
 
 
-class StopServer(Fault):
-    def strike(self, stage: Stage) -> str:
-        seconds = stage.pause()
-        with stopped(stage.service.family()):
-            time.sleep(seconds)
-        return f"the server stopped for {seconds:.1f} s"
-
-
-class StopDatabase(Fault):
-    databases: ClassVar[frozenset[str] | None] = frozenset({"postgresql", "mariadb", "standby"})
-
-    def strike(self, stage: Stage) -> str:
-        seconds = stage.pause()
-        with stopped(stage.database.family()):
-            time.sleep(seconds)
-        return f"the database stopped for {seconds:.1f} s"
-
-
-STOPS: tuple[Fault, ...] = (StopWorker(), StopServer(), StopDatabase())
+STOPS: tuple[Fault, ...] = (
+    Fault(_stop("a worker", lambda stage: [stage.dice.choice(stage.service.workers())])),
+    Fault(_stop("the server", lambda stage: stage.service.family())),
+    Fault(
+        _stop("the database", lambda stage: stage.database.family()),
+        on("postgresql", "mariadb", "standby"),
+    ),
+)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures import clocks
-from tests.integration.nemesis.clocks import StepClock
+from tests.integration.nemesis.clocks import step_clock
 
 FAULTS = {
     "a worker stopped",
@@ -51,6 +51,6 @@ def test_a_step_of_the_clock_changes_it(tmp_path: Path) -> None:
     stage: Any = SimpleNamespace(clock=clock, dice=dice, await_writes=lambda _more: None)
     before = offset.read_bytes()
     for _ in range(9):
-        StepClock().strike(stage)
+        step_clock(stage)
         assert offset.read_bytes() != before
         before = offset.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,14 +94,19 @@ def stock(
         name: record if isinstance(record, InventoryRecord) else InventoryRecord(record)
         for name, record in inventory.items()
     }
-    replaced = {"generation": generation, "records": records, "reserved_may_equal_total": True}
-    store.write(inventories.replace, provider, **replaced)
+    store.write(
+        inventories.replace,
+        provider,
+        generation=generation,
+        records=records,
+        reserved_may_equal_total=True,
+    )
 
 
 def restock(store: Store, provider: str, name: str, record: InventoryRecord, now: int) -> None:
     """Replace one inventory of a provider that has the generation `now`."""
-    changed = {"generation": now, "reserved_may_equal_total": True}
-    store.write(inventories.update_one, provider, name, record, **changed)
+    change = partial(inventories.update_one, generation=now, reserved_may_equal_total=True)
+    store.write(change, provider, name, record)
 
 
 def add_stock(store: Store, provider: str, name: str, record: InventoryRecord) -> None:
@@ -111,8 +117,8 @@ def add_stock(store: Store, provider: str, name: str, record: InventoryRecord) -
 def move_provider(store: Store, provider: str, parent: str | None) -> None:
     """Move a provider below another one, or out of its tree."""
     name = store.read(providers.get, provider).name
-    moved = {"name": name, "parent_uuid": parent, "reparenting_allowed": True}
-    store.write(providers.update, provider, **moved)
+    move = partial(providers.update, name=name, parent_uuid=parent, reparenting_allowed=True)
+    store.write(move, provider)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import pytest
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
     AmountSummary,
-    Key,
     KnownInventory,
     ProviderRequest,
     RequestedAllocations,
@@ -18,6 +17,7 @@ from placement_server.store.errors import (
     ConstraintViolated,
     InvalidInventoryForAllocation,
 )
+from placement_server.store.records import Key
 
 STOCK = KnownInventory(id=1, min_unit=1, max_unit=100, step_size=1, capacity=10, used=0)
 CLASS_IDS = {f"RC{class_id}": class_id for class_id in range(10)}
