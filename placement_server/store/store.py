@@ -124,11 +124,13 @@ class Store:
                 await_database(engines.writer, options)
                 with translate_failures("bringing the schema up to date"):
                     _synchronise(engines, url, options)
-            retrying(
-                lambda: _require_newest(engines, options),
-                tries=READ_TRIES,
-                doing="reading the revision of the schema",
-            )
+
+            def require_newest() -> None:
+                # a database that went away meanwhile is waited for
+                await_database(engines.writer, options)
+                revision.require_newest(engines.writer)
+
+            retrying(require_newest, tries=READ_TRIES, doing="reading the revision of the schema")
         except BaseException:
             store.close()
             raise
@@ -345,12 +347,6 @@ def _roll_back(connection: Connection) -> None:
     except SQLAlchemyError as error:
         LOG.debug("Discarding a connection that cannot roll back: %s", error)
         connection.invalidate(error)
-
-
-def _require_newest(engines: Engines, options: StoreOptions) -> None:
-    """Check the revision of the schema; a database that went away meanwhile is waited for."""
-    await_database(engines.writer, options)
-    revision.require_newest(engines.writer)
 
 
 def _synchronise(engines: Engines, url: str, options: StoreOptions) -> None:

@@ -146,12 +146,6 @@ class SeenConsumer:
     generation: int = 0
     old_allocations: list[tuple[int, int, int]] = field(default_factory=list)
 
-    @property
-    def actual_generation(self) -> int | None:
-        """The generation that its writers must name; `None` when there is no such consumer."""
-        # a record without allocations is a leftover of older software, not a consumer
-        return self.generation if self.id is not None and self.old_allocations else None
-
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
     """Lock those records of the consumers that exist, in the order of their uuids."""
@@ -168,7 +162,9 @@ def check_generations(consumers: Sequence[SeenConsumer]) -> None:
         expected_generation = consumer.write.expected_generation
         if expected_generation is ANY:
             continue
-        actual = consumer.actual_generation
+        # a record without allocations is a leftover of older software, not a consumer
+        exists = consumer.id is not None and consumer.old_allocations
+        actual = consumer.generation if exists else None
         if expected_generation != actual:
             raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected_generation)
 

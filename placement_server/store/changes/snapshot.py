@@ -225,12 +225,12 @@ def news(
     on no more than `limit` changes are returned.
     """
     parameters: tuple[object, ...] = (last,)
+    in_gaps = ""
     if gaps:
         among, values = tx.batches.among(gaps)
-        statement = _news(tx.batches, limit, _IN_GAPS + among)
+        in_gaps = _IN_GAPS + among
         parameters += values
-    else:
-        statement = _news_without_gaps(tx.batches, limit)
+    statement = _news(tx.batches, limit, in_gaps)
     changes: list[ChangeRow] = []
     used: Usage = defaultdict(dict)
     for provider_id, first, second, third, write_id in plain.rows(
@@ -243,7 +243,9 @@ def news(
     return changes, used
 
 
+@functools.lru_cache
 def _news(batches: Batches, limit: int, in_gaps: str) -> str:
+    """Return the statement: for nearly all requests, which have no gaps, the same text object."""
     return _NEWS.format(
         mark=batches.mark,
         limit=limit,
@@ -255,12 +257,6 @@ def _news(batches: Batches, limit: int, in_gaps: str) -> str:
             few=batches.few.format(_USED_ROOTS.format(mark=batches.mark)),
         ),
     )
-
-
-@functools.cache
-def _news_without_gaps(batches: Batches, limit: int) -> str:
-    """Return the statement of nearly all requests, always the same text object."""
-    return _news(batches, limit, "")
 
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:

@@ -12,7 +12,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 _Item = TypeVar("_Item")
-INSERT_INVENTORIES: Final = (
+_INSERT_INVENTORIES: Final = (
     "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, "
     "max_unit, step_size, allocation_ratio, capacity, created_at, updated_at, used) "
 )
@@ -154,7 +154,7 @@ class Batches:
     mark: ClassVar[str] = "?"
     """The placeholder of a parameter."""
     moment: ClassVar[str] = "?"
-    """The placeholder of a time, which `stamp` writes."""
+    """That of a time."""
     unless_there: ClassVar[str] = "OR IGNORE"
     """What makes INSERT leave out rows with keys that are there."""
     joins_any_number: ClassVar[bool] = True
@@ -214,7 +214,7 @@ class Batches:
         times = (stamp(now), stamp(now))
         for rows in chunks(new_inventories, _UNITED):
             connection.exec_driver_sql(
-                INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
+                _INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
                 tuple(
                     value for row in rows for value in (*row, *times, row.provider_id, row.class_id)
                 ),

@@ -30,7 +30,11 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
     return _execute(
-        connection, statement, parameters, _fetch_all, lambda result: list(result.all())
+        connection,
+        statement,
+        parameters,
+        lambda cursor: cursor.fetchall(),
+        lambda result: list(result.all()),
     )
 
 
@@ -68,11 +72,6 @@ def _execute(
                     statement, parameters, error, driver.Error, dialect=connection.dialect
                 ) from error
     return of_result(connection.exec_driver_sql(statement, parameters))
-
-
-def _fetch_all(cursor: Any) -> Sequence[Any]:
-    fetched_rows: Sequence[Any] = cursor.fetchall()
-    return fetched_rows
 
 
 def _row_count(result: Any) -> int:

@@ -14,12 +14,10 @@ from sqlalchemy import Connection
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import (
-    INSERT_INVENTORIES,
     Batches,
     ChangeRecord,
     Insertion,
     InventoryUpdate,
-    NewInventory,
     Rise,
     Settlement,
     Value,
@@ -66,14 +64,6 @@ _RAISE: Final = (
 # Likewise a change record gets its id when all locks are held: a follower of the feed waits for a
 # missing id no longer than a commit may take.
 _RECORD: Final = "noted AS (" + _APPEND + " WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
-_INSERT_NEW: Final = (
-    "WITH new (provider_id, class_id, total, reserved, min_unit, max_unit, step_size, "
-    "allocation_ratio, capacity) AS (SELECT * FROM {new}) "
-    + INSERT_INVENTORIES
-    + "SELECT new.*, %s::timestamp, %s::timestamp, COALESCE((SELECT SUM(used) FROM allocations "
-    "WHERE resource_provider_id = provider_id AND resource_class_id = class_id), 0) FROM new"
-)
-_INVENTORY_KINDS: Final = (*("int",) * 7, "double precision", "bigint")
 _SETTLED: Final = (
     "SELECT (SELECT max(id) FROM noted), (SELECT count(*) FROM applied), "
     "(SELECT count(*) FROM raised)"
@@ -128,14 +118,6 @@ class PostgresqlBatches(Batches):
         first, change, parameters = _change(changes)
         head = f"WITH {first} " if first else ""
         return plain.count(connection, head + change, parameters)
-
-    def insert_inventories(
-        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
-    ) -> None:
-        if new_inventories:
-            source, values = _rows(_INVENTORY_KINDS, new_inventories)
-            statement = _INSERT_NEW.format(new=source)
-            plain.count(connection, statement, (*values, now, now))
 
     def append_changes(
         self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime

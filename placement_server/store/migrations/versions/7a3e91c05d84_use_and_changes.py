@@ -41,7 +41,15 @@ def upgrade() -> None:
     migration.create_missing(connection, metadata)
     migration.compare_exactly(connection, metadata)
     _fill_capacity(connection)
-    _fill_used(connection)
+    total = (
+        sa.select(sa.func.coalesce(sa.func.sum(_A.used), 0))
+        .where(
+            _A.resource_provider_id == _I.resource_provider_id,
+            _A.resource_class_id == _I.resource_class_id,
+        )
+        .scalar_subquery()
+    )
+    connection.execute(sa.update(inventories).values(used=total))
 
 
 def _fill_capacity(connection: sa.Connection) -> None:
@@ -65,18 +73,6 @@ def _fill_capacity(connection: sa.Connection) -> None:
             update, [{"the_id": row.id, "the_capacity": usable(*row[1:])} for row in rows]
         )
         last = rows[-1].id
-
-
-def _fill_used(connection: sa.Connection) -> None:
-    total = (
-        sa.select(sa.func.coalesce(sa.func.sum(_A.used), 0))
-        .where(
-            _A.resource_provider_id == _I.resource_provider_id,
-            _A.resource_class_id == _I.resource_class_id,
-        )
-        .scalar_subquery()
-    )
-    connection.execute(sa.update(inventories).values(used=total))
 
 
 def downgrade() -> None:
