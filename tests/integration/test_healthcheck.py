@@ -14,7 +14,7 @@ from tests.fixtures.databases import postgresql_missing
 from tests.functional.agent.processes import eventually
 from tests.functional.api.served import ServerProcess
 from tests.integration.bank.private_database import DatabaseServer, new_postgresql
-from tests.integration.nemesis.stops import stopped
+from tests.integration.nemesis.machine import stopped
 
 ADMIN = {"X-Auth-Token": "admin"}
 TURNS = 2

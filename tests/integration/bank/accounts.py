@@ -73,14 +73,6 @@ class Accounts:
         self.open: dict[str, Account] = {}
         self._provider_generations: dict[str, int] = {}
 
-    def grouped(self, placed: Placed) -> Holding:
-        holding: Holding = {}
-        for provider, resources in placed.items():
-            group = holding.setdefault(self.world.group_of(provider), {})
-            for name, amount in resources.items():
-                group[name] = group.get(name, 0) + amount
-        return holding
-
     def read(self, consumer: str) -> tuple[Placed, int | None]:
         """What the service says that a consumer holds, and its generation."""
         shown = self.connection.insist("GET", f"/allocations/{consumer}").json
@@ -108,7 +100,7 @@ class Accounts:
     def check(self, account: Account, after: str) -> Placed:
         """The account as the service shows it must be as the teller knows it."""
         placed, generation = self.read(account.uuid)
-        seen = self.grouped(placed)
+        seen = self.world.grouped(placed)
         is_ghost = not account.holding and seen in account.ghosts
         if seen != account.holding and not is_ghost:
             self.violated(f"{account.uuid} has {seen} after {after}, must have {account.holding}")
@@ -198,7 +190,7 @@ class Accounts:
 
     def _happened(self, write: Write, concerned: list[Account]) -> None:
         for account in concerned:
-            account.holding = self.grouped(write.placed[account.uuid])
+            account.holding = self.world.grouped(write.placed[account.uuid])
             account.generation = (
                 (write.generations[account.uuid] or 0) + 1 if account.holding else None
             )
@@ -210,12 +202,14 @@ class Accounts:
         When it was not so far, another write with the generations that it expects (a *fence*)
         makes sure that it never will be.
         """
-        after = {account.uuid: self.grouped(write.placed[account.uuid]) for account in concerned}
+        after = {
+            account.uuid: self.world.grouped(write.placed[account.uuid]) for account in concerned
+        }
         before = {account.uuid: account.holding for account in concerned}
         mixed = 0
         for _ in range(_TRIES):
             seen = {account.uuid: self.read(account.uuid) for account in concerned}
-            now = {uuid: self.grouped(placed) for uuid, (placed, _) in seen.items()}
+            now = {uuid: self.world.grouped(placed) for uuid, (placed, _) in seen.items()}
             if now == after and before != after:
                 self._happened(write, concerned)
                 for account in concerned:
@@ -262,7 +256,7 @@ class Accounts:
     def _claim_again(self, write: Write, concerned: list[Account]) -> bool:
         """A lost first write: the same again either succeeds, or tells that the first one did."""
         for account in concerned:
-            account.ghosts.append(self.grouped(write.placed[account.uuid]))
+            account.ghosts.append(self.world.grouped(write.placed[account.uuid]))
         try:
             answer = self.connection.send(*write.request())
         except UnansweredRequest:

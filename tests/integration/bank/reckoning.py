@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.integration.bank.ledger import GuardedWrite, Holding, Ledger
+from tests.integration.bank.ledger import GuardedWrite, Ledger
 from tests.integration.bank.observer import Look
 from tests.integration.bank.world import World
 
@@ -27,7 +27,7 @@ def _holdings(world: World, first: Look, last: Look, ledgers: Sequence[Ledger]) 
     problems = []
     possible = {uuid: states for ledger in ledgers for uuid, states in ledger.possible.items()}
     for uuid, states in possible.items():
-        holding = _grouped(world, last.held.get(uuid, {}))
+        holding = world.grouped(last.held.get(uuid, {}))
         if holding not in states:
             problems.append(f"{uuid} has {holding} in the end, must have one of {states}")
     strangers = last.held.keys() - possible.keys() - first.held.keys()
@@ -36,15 +36,6 @@ def _holdings(world: World, first: Look, last: Look, ledgers: Sequence[Ledger]) 
         for stranger in strangers
     ]
     return problems
-
-
-def _grouped(world: World, held: dict[str, dict[str, int]]) -> Holding:
-    holding: Holding = {}
-    for provider, resources in held.items():
-        group = holding.setdefault(world.group_of(provider), {})
-        for name, amount in resources.items():
-            group[name] = group.get(name, 0) + amount
-    return holding
 
 
 def _twice(writes: Sequence[GuardedWrite], what: str) -> list[str]:

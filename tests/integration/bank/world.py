@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -42,6 +43,15 @@ class World:
             if provider == child:
                 return root
         return provider
+
+    def grouped(self, held: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """Return amounts by provider as amounts by group."""
+        holding: dict[str, dict[str, int]] = {}
+        for provider, resources in held.items():
+            group = holding.setdefault(self.group_of(provider), {})
+            for name, amount in resources.items():
+                group[name] = group.get(name, 0) + amount
+        return holding
 
     def providers(self) -> list[str]:
         return [

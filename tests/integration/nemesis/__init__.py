@@ -2,7 +2,7 @@
 
     python -m tests.integration.nemesis --database postgresql --minutes 60 --seed 1
 
-A fault is a small function in the module of its kind: kills, stops, limits, disks, clocks, answers,
-promotion, galera. The same of agents, schedulers and the bus: `python -m
+A fault is a small function in the module of its kind: kills, machine, answers, promotion,
+galera. The same of agents, schedulers and the bus: `python -m
 tests.integration.nemesis.fleet`.
 """

@@ -13,14 +13,11 @@ from tests.fixtures import clocks
 from tests.fixtures.galera import galera_missing
 from tests.integration.bank import bank, private_database
 from tests.integration.nemesis.answers import ANSWERS
-from tests.integration.nemesis.clocks import CLOCKS
-from tests.integration.nemesis.disks import DISKS
 from tests.integration.nemesis.galera import CLUSTERS, Cluster
 from tests.integration.nemesis.kills import KILLS
-from tests.integration.nemesis.limits import LIMITS
+from tests.integration.nemesis.machine import CLOCKS, DISKS, LIMITS, STOPS
 from tests.integration.nemesis.promotion import PROMOTIONS, Pair
 from tests.integration.nemesis.small_disk import mounts_of_our_own
-from tests.integration.nemesis.stops import STOPS
 
 _ERRORS = 200
 """Lines of each log of the server."""

@@ -35,8 +35,8 @@ from tests.fixtures.databases import (
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
 from tests.integration.burst.burst import Trouble, reckon, run
 from tests.integration.burst.fleet import Fleet
+from tests.integration.nemesis.machine import stopped
 from tests.integration.nemesis.small_disk import SmallDisk, mounts_of_our_own
-from tests.integration.nemesis.stops import stopped
 
 _PARTS: Final = ("placement", "agent", "scheduler")
 _STEPS: Final = (3600, -3600)

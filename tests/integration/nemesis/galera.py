@@ -15,8 +15,8 @@ from tests.fixtures.databases import Server, migrate
 from tests.fixtures.galera import galera_cluster, status
 from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Proxy
+from tests.integration.nemesis.machine import stopped
 from tests.integration.nemesis.stage import Fault, Stage, on
-from tests.integration.nemesis.stops import stopped
 
 _NODES = 3
 _WAIT = 300.0

@@ -14,8 +14,8 @@ from tests.integration.bank.private_database import (
     new_postgresql,
 )
 from tests.integration.bank.proxy import Proxy
+from tests.integration.nemesis.machine import stopped
 from tests.integration.nemesis.stage import Fault, Stage, on
-from tests.integration.nemesis.stops import stopped
 
 _NAME = "standby"
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures import clocks
-from tests.integration.nemesis.clocks import step_clock
+from tests.integration.nemesis.machine import step_clock
 
 FAULTS = {
     "a worker stopped",

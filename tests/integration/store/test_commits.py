@@ -25,6 +25,7 @@ from tests.integration.store.conftest import (
     set_of,
     use_of,
 )
+from tests.integration.store.interleaving import listening
 
 # SQLite has no connection to lose
 pytestmark = pytest.mark.parametrize(
@@ -55,9 +56,8 @@ def session_lost_before(store: Store, text: str) -> Iterator[list[str]]:
             lost.append(statement)
             kill_session(connection)
 
-    event.listen(store.engine, "before_cursor_execute", on_statement)
-    yield lost
-    event.remove(store.engine, "before_cursor_execute", on_statement)
+    with listening(store, "before_cursor_execute", on_statement):
+        yield lost
 
 
 @contextmanager

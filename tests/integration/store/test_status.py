@@ -22,6 +22,11 @@ from tests.integration.store.conftest import OPTIONS
 from tests.integration.store.published_dumps import load
 
 
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    """The words of the table that was printed."""
+    return " ".join(capsys.readouterr().out.replace("|", " ").split())
+
+
 def test_the_upgrade_check_of_a_database_that_refuses_ends_soon(
     configured: Callable[[str], list[str]],
     capsys: pytest.CaptureFixture[str],
@@ -45,13 +50,13 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
     assert manage.main([*configured(database_url), "db", "sync"]) == 0
     arguments = [*configured(database_url), "upgrade", "check"]
     assert status.main(arguments) == 0
-    printed = " ".join(capsys.readouterr().out.replace("|", " ").split())
+    table = printed(capsys)
     disk = r"Check: Disk of the Database Result: Success Details: \S*/.* has \d+ MiB free"
-    assert re.search(disk, printed)
+    assert re.search(disk, table)
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", lambda _: os.statvfs_result([4096, 4096, *[0] * 8]))
         assert status.main(arguments) == 2
-    assert "nothing can be written" in " ".join(capsys.readouterr().out.replace("|", " ").split())
+    assert "nothing can be written" in printed(capsys)
     with monkeypatch.context() as patched:
         # as where the server runs in a container of this machine, or is not open to this user
         patched.setattr(status, "data_directory", lambda _: Path("/nowhere/data"))
@@ -61,8 +66,8 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM consumers"))
     assert status.main(arguments) == 1
-    printed = " ".join(capsys.readouterr().out.replace("|", " ").split())
-    assert "There are 6 incomplete consumers table records for existing allocations." in printed
+    table = printed(capsys)
+    assert "There are 6 incomplete consumers table records for existing allocations." in table
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE resource_providers SET root_provider_id = NULL"))
     engine.dispose()
@@ -139,7 +144,7 @@ def test_the_upgrade_check_leaves_it_to_the_servers_to_take_the_schema_forward(
     with Path(arguments[1]).open("a") as file:
         file.write("sync_on_startup = true\n")
     assert status.main([*arguments, "upgrade", "check"]) == 0
-    assert "takes the schema forward" in " ".join(capsys.readouterr().out.replace("|", " ").split())
+    assert "takes the schema forward" in printed(capsys)
 
 
 def test_a_policy_file_in_json_fails_the_upgrade_check(
