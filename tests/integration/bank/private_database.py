@@ -79,11 +79,14 @@ class SQLiteFile(PrivateDatabase):
 class DatabaseServer(PrivateDatabase):
     """A server whose commits are handed to the kernel before they are confirmed."""
 
-    def __init__(self, directory: Path, run: Callable[[Path], Server]) -> None:
+    port: int
+
+    def __init__(self, directory: Path, run: Callable[[Path, int], Server]) -> None:
         """Start a server on the data in a directory."""
         self._directory, self._run = directory, run
+        self.port = free_port()
         self.start()
-        self.kind, self.port = self.server.kind, self.server.port
+        self.kind = self.server.kind
 
     def with_schema(self) -> DatabaseServer:
         with self.server.administrator() as connection:
@@ -95,7 +98,7 @@ class DatabaseServer(PrivateDatabase):
         return self.server.url("bank").replace(f":{self.port}/", f":{port or self.port}/")
 
     def start(self) -> None:
-        self.server = self._run(self._directory)
+        self.server = self._run(self._directory, self.port)
 
     def stop(self) -> None:
         if not self.ended():
@@ -118,6 +121,7 @@ class DatabaseServer(PrivateDatabase):
                 process.kill()
         # a new server refuses to start while a process of the old one is left
         await_end(family)
+        family[0].wait(300)
 
     def kill_one_session(self) -> None:
         """All others lose theirs too: the server starts over when one died so."""
@@ -133,7 +137,10 @@ class DatabaseServer(PrivateDatabase):
 
     def ended(self) -> bool:
         with contextlib.suppress(psutil.NoSuchProcess):
-            return psutil.Process(self.server.pid).status() == psutil.STATUS_ZOMBIE
+            try:
+                psutil.Process(self.server.pid).wait(0)
+            except psutil.TimeoutExpired:
+                return False
         return True
 
 
@@ -146,9 +153,8 @@ def new_postgresql(directory: Path) -> DatabaseServer:
 
 def new_mariadb(directory: Path) -> DatabaseServer:
     install_mariadb(directory)
-    port = free_port()
 
-    def run(directory: Path) -> Server:
+    def run(directory: Path, port: int) -> Server:
         options = ("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin")
         return run_mariadb(directory, *options, port=port)
 

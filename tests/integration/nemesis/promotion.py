@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.fixtures.databases import configure_postgresql, run_as_postgresql, run_postgresql
+from tests.fixtures.databases import run_as_postgresql, run_postgresql
 from tests.integration.bank.private_database import (
     DatabaseServer,
     PrivateDatabase,
@@ -27,7 +27,6 @@ def _standby_of(primary: DatabaseServer, directory: Path) -> DatabaseServer:
     options = ("-R", "--no-sync", "--checkpoint=fast", "--wal-method=stream")
     data = str(directory / "data")
     run_as_postgresql(directory, "pg_basebackup", "-D", data, "-d", source, *options)
-    configure_postgresql(directory)
     return DatabaseServer(directory, run_postgresql)
 
 
