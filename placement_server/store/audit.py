@@ -270,16 +270,11 @@ def _repair_inventories(tx: WriteTransaction) -> None:
     suspects |= {row[0] for row in _wrong_capacities(tx)}
     for ids in chunks(sorted(suspects), 500):
         inventories_by_key = inventory_rows.hold_many(tx, ids)
-        sums = {
-            (provider_id, class_id): int(total)
-            for provider_id, class_id, total in tx.execute(
-                select(_SUMS).where(_SUMS.c.resource_provider_id.in_(ids))
-            )
-        }
+        sums = inventory_rows.sum_allocations(tx, inventories_by_key)
         updates = [
             {
                 "the_id": inventory.id,
-                "right_used": sums.get(key, 0),
+                "right_used": sums[key],
                 "right_capacity": usable(
                     inventory.total, inventory.reserved, inventory.allocation_ratio
                 ),

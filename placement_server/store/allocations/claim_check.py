@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
@@ -95,32 +95,6 @@ def check(
     :raises CapacityExceeded: the amount does not fit.
     """
     _check_inventories_exist(requested_use, inventories)
-    taken_amounts: dict[Key, AmountSummary] = {}
-    for key, amounts in requested_use.amounts.items():
-        taken_amount = AmountSummary(sum(amounts), min(amounts), max(amounts))
-        inventory = inventories.get(key)
-        if (
-            inventory is None
-            or taken_amount.smallest < inventory.min_unit
-            or taken_amount.largest > inventory.max_unit
-            or any(amount % inventory.step_size for amount in amounts)
-            or not _fits(inventory, taken_amount.total, given_back.get(key, 0))
-        ):
-            _refuse(requested_use, inventories, given_back)
-        taken_amounts[key] = taken_amount
-    return taken_amounts
-
-
-def _fits(inventory: KnownInventory, total: int, back: int) -> bool:
-    return total <= back or inventory.used - back + total <= inventory.capacity
-
-
-def _refuse(
-    requested_use: RequestedAllocations,
-    inventories: Mapping[Key, KnownInventory],
-    given_back: Mapping[Key, int],
-) -> NoReturn:
-    """Raise the error for the first allocation that is not possible; there is one."""
     totals: defaultdict[Key, int] = defaultdict(int)
     for _, uuid, provider_id, amounts in requested_use.parts:
         for name, amount in amounts.items():
@@ -131,12 +105,15 @@ def _refuse(
             units = inventory.min_unit, inventory.max_unit, inventory.step_size
             if not units[0] <= amount <= units[1] or amount % units[2]:
                 raise ConstraintViolated(name, uuid, amount, *units)
-            totals[key] += amount
-            back = given_back.get(key, 0)
-            if not _fits(inventory, totals[key], back):
-                free = inventory.capacity - (inventory.used - back + totals[key] - amount)
+            back, before = given_back.get(key, 0), totals[key]
+            totals[key] = total = before + amount
+            if total > back and inventory.used - back + total > inventory.capacity:
+                free = inventory.capacity - (inventory.used - back + before)
                 raise CapacityExceeded(name, uuid, amount, max(free, 0))
-    raise AssertionError("every allocation is possible")
+    return {
+        key: AmountSummary(sum(amounts), min(amounts), max(amounts))
+        for key, amounts in requested_use.amounts.items()
+    }
 
 
 def _check_inventories_exist(
