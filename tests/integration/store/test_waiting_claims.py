@@ -1,4 +1,4 @@
-"""Claims that want the same rows: who waits, for what, and what is taken while waiting."""
+"""Claims that want the same rows: who waits, for what, and what is taken meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from placement_server.store import audit
 from placement_server.store.allocations import allocations
 from placement_server.store.dialects.batches import InventoryUpdate, Rise
-from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.errors import AllocationRefused, ConcurrentUpdate
 from placement_server.store.providers import inventory_rows, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
@@ -23,6 +23,7 @@ from placement_server.store.tables import changes, resource_providers
 from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.conftest import (
     OPTIONS,
+    generation_of,
     new_provider,
     new_uuid,
     opened,
@@ -222,3 +223,38 @@ def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
     assert mover.read(audit.audit) == []
     for store in stores:
         store.close()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_claims_fill_a_provider_to_the_last_unit_without_a_needless_conflict(
+    migrated_database_url: str, shared: bool
+) -> None:
+    """While there is room every claim succeeds at its first try; then every one is refused."""
+    store = Store.open(migrated_database_url, options=OPTIONS)
+    host = new_provider(store, {"VCPU": 60})
+    pool = new_provider(store, {"DISK_GB": 1000})
+    stores = [Store.open(migrated_database_url, options=OPTIONS) for _ in range(CLIENTS)]
+
+    def fill(store: Store) -> tuple[int, int]:
+        granted = refused = 0
+        for _ in range(20):
+            amounts = {host: {"VCPU": 1}} | ({pool: {"DISK_GB": 1}} if shared else {})
+            try:
+                store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
+            except AllocationRefused:
+                refused += 1
+            else:
+                granted += 1
+        return granted, refused
+
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        results = list(threads.map(fill, stores))
+    assert sum(granted for granted, _ in results) == 60
+    assert sum(refused for _, refused in results) == CLIENTS * 20 - 60
+    assert use_of(store, host) == {"VCPU": 60}
+    assert generation_of(store, host) == 61
+    assert store.read(audit.over_capacity) == []
+    assert store.read(audit.audit) == []
+    assert len(store.read(providers.find)) == 2
+    for open_store in [store, *stores]:
+        open_store.close()

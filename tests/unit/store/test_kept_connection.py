@@ -1,14 +1,19 @@
-"""A connection kept out of its pool for frequent statements."""
+"""Connections: one kept out of its pool for frequent statements, and those of a dropped store."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, text
 
+from placement_server.store import resource_classes
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.engine import KeptConnection
+from placement_server.store.store import Store
 
 
 @pytest.fixture
@@ -63,3 +68,20 @@ def test_a_closed_one_is_in_the_pool_again(engine: Engine) -> None:
     kept_connection.close()
     kept_connection.close()
     assert checked_out(engine) == 0
+
+
+def open_files() -> Iterator[Path]:
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield descriptor.readlink()
+
+
+def test_a_store_that_was_dropped_leaves_no_connection_open(tmp_path: Path) -> None:
+    path = tmp_path / "placement.db"
+    store = Store.open(f"sqlite:///{path}", options=StoreOptions(sync_on_startup=True))
+    store.read_single(resource_classes.list_all)
+    assert path in open_files()
+    del store
+    gc.collect()  # returns its connections to their pool
+    gc.collect()  # closes the pool
+    assert path not in open_files()

@@ -1,4 +1,4 @@
-"""First connections to an SQLite database that another process is writing."""
+"""SQLite: first connections beside a writer, and its plan for lists of values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, select
 from sqlalchemy.exc import OperationalError
 
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.dialects import plain
+from placement_server.store.dialects.batches import among
 from placement_server.store.engine import create_engines
+from placement_server.store.tables import resource_providers
 
 
 @pytest.fixture
@@ -74,3 +77,18 @@ def test_a_read_that_is_cut_off_leaves_no_snapshot_on_its_connection(path: Path)
     another.close()
     assert not is_busy
     engines.dispose()
+
+
+_C = resource_providers.c
+
+
+def test_an_index_serves_the_condition() -> None:
+    statement = select(_C.name).where(among(_C.uuid, "uuids"), _C.generation == 1)
+    engine = create_engine("sqlite://")
+    text = statement.params(uuids=["a", "b"]).compile(
+        engine, compile_kwargs={"literal_binds": True}
+    )
+    with engine.begin() as connection:
+        resource_providers.create(connection)
+        ((*_, plan),) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")
+    assert plan.startswith("SEARCH resource_providers USING INDEX")
