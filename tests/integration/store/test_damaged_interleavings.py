@@ -13,7 +13,6 @@ from placement_server.store.allocations import allocations, reshape
 from placement_server.store.providers import providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from tests.integration.store import scene_rows
 from tests.integration.store.conftest import (
     add_stock,
     generation_of,
@@ -22,6 +21,7 @@ from tests.integration.store.conftest import (
     sabotage,
     set_of,
 )
+from tests.integration.store.host_scene import claim, look, release
 from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 ID = "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :{}) AS found)"
@@ -60,19 +60,6 @@ def scene(store: Store) -> Scene:
     return scene
 
 
-def look(store: Store, scene: Scene) -> object:
-    """All there is to see, with roles instead of uuids."""
-    return scene_rows.look(store, scene, "providers", "inventories", "consumers", "allocations")
-
-
-def claim(amounts: dict[str, dict[str, int]]) -> Action:
-    def action(store: Store, scene: Scene) -> None:
-        sets = {scene[role]: resources for role, resources in amounts.items()}
-        store.write(allocations.write, [set_of(scene["one"], sets, None)])
-
-    return action
-
-
 def add_memory(store: Store, scene: Scene) -> None:
     add_stock(store, scene["host"], "MEMORY_MB", InventoryRecord(6))
 
@@ -81,10 +68,6 @@ def reshape_memory_in(store: Store, scene: Scene) -> None:
     """Give the host the inventory that it lacks, without a word about who holds it."""
     records = {name: InventoryRecord(8) for name in ("VCPU", "MEMORY_MB")}
     store.write(reshape.apply, {scene["host"]: (generation_of(store, scene["host"]), records)}, [])
-
-
-def release(store: Store, scene: Scene) -> None:
-    store.write(allocations.delete, scene["old"])
 
 
 def release_loose(store: Store, scene: Scene) -> None:
@@ -114,7 +97,7 @@ def repair(store: Store, scene: Scene) -> None:
     store.write(audit.repair)
 
 
-two_hosts = claim({"other": {"VCPU": 1}, "host": {"DISK_GB": 1}})
+two_hosts = claim("one", {"other": {"VCPU": 1}, "host": {"DISK_GB": 1}}, None)
 
 PAIRS: dict[str, tuple[Action, Action]] = {
     "a new inventory and a release of what had none": (add_memory, release),
