@@ -1,4 +1,9 @@
-"""The feed of changes as the API reads it."""
+"""The feed of changes as the API reads it, and the requests that wait for more.
+
+One thread reads the feed for all requests of a process that wait, and only while there are some; it
+gives each the changes that it asks for. A request waits in the thread that called it. Servers that
+can leave that thread to it provide a function to wait with (`Wait`).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,38 @@ from placement_server.store.changes.cursor import Position
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from placement_server.store.transaction import NAMES, STRUCTURE, USAGE, ReadTransaction
+
+LOG = logging.getLogger(__name__)
+
+ALL_KINDS: Final = frozenset({STRUCTURE, USAGE, NAMES})
+
+INTERVAL: Final = 0.2
+"""Seconds between two readings while requests wait."""
+
+_BATCH: Final = 2000
+
+Wait: TypeAlias = Callable[[int, float], object]
+"""Waits until a descriptor is readable, for so many seconds at most.
+
+It also ends when the client is gone, or the server is to end.
+"""
+
+
+class TooManyWatchers(Exception):
+    """As many requests wait as may."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSelection:
+    """The changes that a request asks for.
+
+    :ivar roots: uuids of roots; None for all trees.
+    :ivar most: so many changes at most.
+    """
+
+    kinds: frozenset[int]
+    roots: frozenset[str] | None
+    most: int
 
 
 class ChangesPruned(Exception):
@@ -111,39 +148,6 @@ def _answer(
     # another process may know already that more is final
     last = max(after, position.settled_id)
     return ChangesAnswer(page, page[-1].id if len(page) == selection.most else last, oldest)
-
-
-LOG = logging.getLogger(__name__)
-
-ALL_KINDS: Final = frozenset({STRUCTURE, USAGE, NAMES})
-
-INTERVAL: Final = 0.2
-"""Seconds between two readings while requests wait."""
-
-_BATCH: Final = 2000
-
-Wait: TypeAlias = Callable[[int, float], object]
-"""Waits until a descriptor is readable, for so many seconds at most.
-
-It also ends when the client is gone, or the server is to end.
-"""
-
-
-class TooManyWatchers(Exception):
-    """As many requests wait as may."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeSelection:
-    """The changes that a request asks for.
-
-    :ivar roots: uuids of roots; None for all trees.
-    :ivar most: so many changes at most.
-    """
-
-    kinds: frozenset[int]
-    roots: frozenset[str] | None
-    most: int
 
 
 class Watcher:

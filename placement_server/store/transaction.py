@@ -35,6 +35,8 @@ from placement_server.store.known_owners import KnownOwners
 from placement_server.store.past_changes import PastChanges
 from placement_server.store.tables import changes, resource_providers
 
+LOG = logging.getLogger(__name__)
+
 # Kinds of change records. A reader that sees STRUCTURE reads the whole tree again.
 STRUCTURE: Final = 0
 USAGE: Final = 1
@@ -46,6 +48,7 @@ VOID: Final = 3
 NO_ROOT: Final = 0
 
 _Value = TypeVar("_Value", int, str)
+_Result = TypeVar("_Result")
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 AnyResult: TypeAlias = "CursorResult[*tuple[Any, ...]]"
 
@@ -177,11 +180,6 @@ def aware(value: datetime | None) -> datetime:
     return EPOCH if value is None else value.replace(tzinfo=UTC)
 
 
-LOG = logging.getLogger(__name__)
-
-_Result = TypeVar("_Result")
-
-
 class LostRace(StoreError):
     """A change by another writer since this transaction read; it is to be retried from its start.
 
@@ -304,9 +302,6 @@ def _reason(error: Exception) -> str:
     return "The database failed"
 
 
-_LONG_AGO: Final = datetime(1970, 1, 1)
-
-
 def was_committed(
     engine: Engine, change_id: int | None, write_id: int, options: StoreOptions
 ) -> bool:
@@ -328,7 +323,7 @@ def was_committed(
                 connection.execute(
                     insert(changes).values(
                         id=change_id,
-                        created_at=_LONG_AGO,
+                        created_at=EPOCH.replace(tzinfo=None),
                         root_provider_id=0,
                         kind=0,
                         write_id=write_id,

@@ -65,6 +65,21 @@ _HOLDERS: Final = (
 )
 _OF_CONSUMERS: Final = _ROWS.where(among(_A.consumer_id, "uuids")).order_by(_A.id)
 _RECORDS_AMONG: Final = _RECORDS.where(among(consumers.c.uuid, "uuids"))
+_PAGE: Final = 2_000
+_PAGES: Final = (
+    f"{select(_A.id, _A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)} "
+    f"WHERE allocations.id > {{mark}} ORDER BY allocations.id LIMIT {_PAGE}"
+)
+_OF_PROJECTS: Final = (
+    select(consumers.c.uuid)
+    .join(projects, projects.c.id == consumers.c.project_id)
+    .where(among(projects.c.external_id, "names"))
+)
+_OF_TYPES: Final = (
+    select(consumers.c.uuid)
+    .join(consumer_types, consumer_types.c.id == consumers.c.consumer_type_id)
+    .where(among(consumer_types.c.name, "names"))
+)
 
 Holder: TypeAlias = tuple[ConsumerRecord, list[AllocationRow]]
 """A consumer and its allocations."""
@@ -123,23 +138,6 @@ def _row(row: AnyRow) -> AllocationRow:
     return AllocationRow(
         provider, generation, resource_class, used, consumer, aware(updated or created)
     )
-
-
-_PAGE: Final = 2_000
-_PAGES: Final = (
-    f"{select(_A.id, _A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)} "
-    f"WHERE allocations.id > {{mark}} ORDER BY allocations.id LIMIT {_PAGE}"
-)
-_OF_PROJECTS: Final = (
-    select(consumers.c.uuid)
-    .join(projects, projects.c.id == consumers.c.project_id)
-    .where(among(projects.c.external_id, "names"))
-)
-_OF_TYPES: Final = (
-    select(consumers.c.uuid)
-    .join(consumer_types, consumer_types.c.id == consumers.c.consumer_type_id)
-    .where(among(consumer_types.c.name, "names"))
-)
 
 
 def pages(tx: ReadTransaction) -> Iterator[Sequence[Any]]:

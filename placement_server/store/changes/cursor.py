@@ -30,6 +30,24 @@ from placement_server.store.tables import (
 )
 from placement_server.store.transaction import ReadTransaction
 
+MOST_SEEN: Final = 256
+"""Change records that a reader remembers: more than there are writes that commit at once."""
+
+_CHECKED: Final = "seen_changes"
+
+MODULUS: Final = 1_000_003
+"""Amounts are added up by their remainders: no sum of a million inventories is too large then."""
+
+BOUND: Final = 2**62
+"""Amounts beyond it count as this much."""
+
+_C: Final = changes.c
+_I: Final = inventories.c
+_P: Final = resource_providers.c
+
+_GENERATIONS: Final = select(func.sum(_P.generation))
+_OF_TREES: Final = _GENERATIONS.where(among(_P.root_provider_id, "root_ids"))
+
 
 class Gap(NamedTuple):
     """The ids from `start` to before `stop`, which are awaited since `since`.
@@ -111,10 +129,23 @@ def _rest(gap: Gap, appeared_ids: Sequence[int]) -> list[Gap]:
     return rest
 
 
-MOST_SEEN: Final = 256
-"""Change records that a reader remembers: more than there are writes that commit at once."""
+class Mark(NamedTuple):
+    """A change record: where it is, and the random number of the write that made it."""
 
-_CHECKED: Final = "seen_changes"
+    id: int
+    write_id: int
+
+
+class Totals(NamedTuple):
+    """Counts and sums over all trees."""
+
+    providers: int
+    provider_ids: int
+    inventories: int
+    capacity: int
+    used: int
+    traits: int
+    aggregates: int
 
 
 class SeenRecords:
@@ -157,39 +188,6 @@ class SeenRecords:
             return False
         info[_CHECKED] = self
         return True
-
-
-MODULUS: Final = 1_000_003
-"""Amounts are added up by their remainders: no sum of a million inventories is too large then."""
-
-BOUND: Final = 2**62
-"""Amounts beyond it count as this much."""
-
-_C: Final = changes.c
-_I: Final = inventories.c
-_P: Final = resource_providers.c
-
-_GENERATIONS: Final = select(func.sum(_P.generation))
-_OF_TREES: Final = _GENERATIONS.where(among(_P.root_provider_id, "root_ids"))
-
-
-class Mark(NamedTuple):
-    """A change record: where it is, and the random number of the write that made it."""
-
-    id: int
-    write_id: int
-
-
-class Totals(NamedTuple):
-    """Counts and sums over all trees."""
-
-    providers: int
-    provider_ids: int
-    inventories: int
-    capacity: int
-    used: int
-    traits: int
-    aggregates: int
 
 
 def newest_marks(tx: ReadTransaction, last: int, most: int) -> list[Mark]:

@@ -1,4 +1,4 @@
-"""Failures of a database: those that pass by themselves, and those that last."""
+"""Failures of a database: those that pass by themselves and are waited for, and those that last."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from sqlalchemy.exc import DataError, DBAPIError, NotSupportedError, Programming
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.connection.url import shown_url
 from placement_server.store.errors import StoreUnavailable
+
+LOG = logging.getLogger(__name__)
 
 # Codes of failures: texts of PostgreSQL, positive numbers of MySQL, negated numbers of SQLite.
 # A lock was not available in time.
@@ -111,9 +113,6 @@ def reason_of(error: BaseException) -> str:
     if primary:
         return str(primary)
     return " ".join(_QUESTION.sub("", str(cause)).split()) or type(cause).__name__
-
-
-LOG = logging.getLogger(__name__)
 
 
 def await_database(engine: Engine, options: StoreOptions) -> None:

@@ -1,4 +1,4 @@
-"""The URL of the database, in the form that this server's drivers take.
+"""The URL of the database, in the form that this server's drivers take, and where its files are.
 
 The drivers are psycopg 3 and PyMySQL. URLs written for psycopg2 or mysqlclient, or without a
 driver, mean the same database and are read as if they named ours.
@@ -22,6 +22,18 @@ from placement_server.store.errors import StoreUnavailable
 LOG = logging.getLogger(__name__)
 
 _OPTION: Final = "[placement_database]connection"
+
+_MEMORY: Final = (None, "", ":memory:")
+_HERE: Final = (None, "", "localhost", "127.0.0.1", "::1")
+_STATEMENTS: Final = {
+    # has no row for the users that servers usually have
+    "postgresql": "SELECT setting FROM pg_settings WHERE name = 'data_directory'",
+    "mysql": "SELECT @@datadir",
+    "mariadb": "SELECT @@datadir",
+}
+
+_USUAL_DIRECTORY: Final = "/var/lib/postgresql"
+"""Of PostgreSQL on Debian, above those of its versions."""
 
 
 class _Driver(NamedTuple):
@@ -189,19 +201,6 @@ def _converted_value(name: str, value: object, kind: Callable[[Any], Any]) -> An
             f"The parameter {name}={value} of {_OPTION} is not "
             f"{'a whole number' if kind is int else 'true or false'}."
         ) from error
-
-
-_MEMORY: Final = (None, "", ":memory:")
-_HERE: Final = (None, "", "localhost", "127.0.0.1", "::1")
-_STATEMENTS: Final = {
-    # has no row for the users that servers usually have
-    "postgresql": "SELECT setting FROM pg_settings WHERE name = 'data_directory'",
-    "mysql": "SELECT @@datadir",
-    "mariadb": "SELECT @@datadir",
-}
-
-_USUAL_DIRECTORY: Final = "/var/lib/postgresql"
-"""Of PostgreSQL on Debian, above those of its versions."""
 
 
 def data_directory(connection: sa.Connection) -> Path | None:

@@ -19,6 +19,33 @@ SHARING_TRAIT: Final = "MISC_SHARES_VIA_AGGREGATE"
 """The trait of providers that trees with one of their aggregates may use."""
 _DIGEST_BYTES: Final = 16
 
+_ROOT: Final = "SELECT COALESCE(root_provider_id, id) FROM resource_providers WHERE uuid "
+_PROVIDERS: Final = (
+    "SELECT id, uuid, COALESCE(name, ''), generation, parent_provider_id "
+    "FROM resource_providers WHERE "
+)
+_INVENTORIES: Final = (
+    "SELECT c.name, i.id, i.resource_provider_id, i.resource_class_id, i.total, i.reserved, "
+    "i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.capacity, i.used "
+    "FROM inventories i JOIN resource_classes c ON c.id = i.resource_class_id "
+    "WHERE i.resource_provider_id "
+)
+_TRAITS: Final = (
+    "SELECT l.resource_provider_id, t.name FROM resource_provider_traits l "
+    "JOIN traits t ON t.id = l.trait_id WHERE l.resource_provider_id "
+)
+_AGGREGATES: Final = (
+    "SELECT l.resource_provider_id, a.uuid FROM resource_provider_aggregates l "
+    "JOIN placement_aggregates a ON a.id = l.aggregate_id WHERE l.resource_provider_id "
+)
+_SHARING_ROOTS: Final = (
+    "SELECT DISTINCT COALESCE(p.root_provider_id, p.id) FROM resource_providers p "
+    "JOIN resource_provider_traits l ON l.resource_provider_id = p.id "
+    f"JOIN traits t ON t.id = l.trait_id AND t.name = '{SHARING_TRAIT}' "
+    "JOIN resource_provider_aggregates m ON m.resource_provider_id = p.id "
+    "JOIN placement_aggregates a ON a.id = m.aggregate_id WHERE a.uuid "
+)
+
 
 @dataclass(slots=True)
 class TreeProvider:
@@ -136,34 +163,6 @@ def _digest(document: object) -> str:
 
 
 # Texts, because composing a statement would cost more than most of these reads.
-_ROOT: Final = "SELECT COALESCE(root_provider_id, id) FROM resource_providers WHERE uuid "
-_PROVIDERS: Final = (
-    "SELECT id, uuid, COALESCE(name, ''), generation, parent_provider_id "
-    "FROM resource_providers WHERE "
-)
-_INVENTORIES: Final = (
-    "SELECT c.name, i.id, i.resource_provider_id, i.resource_class_id, i.total, i.reserved, "
-    "i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.capacity, i.used "
-    "FROM inventories i JOIN resource_classes c ON c.id = i.resource_class_id "
-    "WHERE i.resource_provider_id "
-)
-_TRAITS: Final = (
-    "SELECT l.resource_provider_id, t.name FROM resource_provider_traits l "
-    "JOIN traits t ON t.id = l.trait_id WHERE l.resource_provider_id "
-)
-_AGGREGATES: Final = (
-    "SELECT l.resource_provider_id, a.uuid FROM resource_provider_aggregates l "
-    "JOIN placement_aggregates a ON a.id = l.aggregate_id WHERE l.resource_provider_id "
-)
-_SHARING_ROOTS: Final = (
-    "SELECT DISTINCT COALESCE(p.root_provider_id, p.id) FROM resource_providers p "
-    "JOIN resource_provider_traits l ON l.resource_provider_id = p.id "
-    f"JOIN traits t ON t.id = l.trait_id AND t.name = '{SHARING_TRAIT}' "
-    "JOIN resource_provider_aggregates m ON m.resource_provider_id = p.id "
-    "JOIN placement_aggregates a ON a.id = m.aggregate_id WHERE a.uuid "
-)
-
-
 def read_tree(tx: ReadTransaction, uuid: str) -> Tree:
     """Return the tree of a provider.
 
