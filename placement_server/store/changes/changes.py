@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import func, select
@@ -37,10 +37,8 @@ _P: Final = resource_providers.c
 _ROWS: Final = select(_C.id, _C.created_at, _C.root_provider_id, _C.kind, _P.uuid).join_from(
     changes, resource_providers, _P.id == _C.root_provider_id, isouter=True
 )
-_ENDS: Final = (
-    select(_C.id, _C.root_provider_id, _C.root_provider_uuid)
-    .where(_C.root_provider_uuid.is_not(None))
-    .order_by(_C.id)
+_ENDS: Final = select(_C.id, _C.root_provider_id, _C.root_provider_uuid).where(
+    _C.root_provider_uuid.is_not(None)
 )
 _OLDEST: Final = select(func.min(_C.id))
 
@@ -109,40 +107,24 @@ def page(
 
     :param roots: uuids of roots; None for all trees.
     """
-    ends = tx.execute(_ENDS.where(_C.id > after)).all()
+    ends = past_changes.ends_of(tx.execute(_ENDS.where(_C.id > after)))
     statement = _ROWS.where(_C.id <= upto, _C.kind.in_(sorted(kinds))).order_by(_C.id)
     if roots is not None:
         ids = tx.execute(select(_P.id).where(_P.uuid.in_(sorted(roots)))).scalars().all()
-        ended_ids = {row.root_provider_id for row in ends if row.root_provider_uuid in roots}
+        ended_ids = {key for key, its in ends.items() if any(uuid in roots for _, uuid in its)}
         statement = statement.where(_C.root_provider_id.in_(sorted(ended_ids.union(ids))))
     found_changes: list[FeedRecord] = []
     while (missing_count := most - len(found_changes)) > 0:
         rows = tx.execute(statement.where(_C.id > after).limit(missing_count)).all()
-        found_changes += (
-            change
-            for change in _name_trees(rows, ends)
+        for number, at, root_id, kind, present_uuid in rows:
+            uuid = past_changes.ended_uuid(ends, root_id, number) or present_uuid
             # SQLite gives the id of the newest provider again once that is deleted
-            if roots is None or change.root_uuid in roots
-        )
+            if roots is None or uuid in roots:
+                found_changes.append(FeedRecord(number, at.replace(tzinfo=UTC), uuid, kind))
         if len(rows) < missing_count:
             break
         after = rows[-1].id
     return found_changes
-
-
-def _name_trees(rows: Sequence[Any], ends: Sequence[Any]) -> list[FeedRecord]:
-    """Name the tree of each record: by the next end of a tree with its root id, if there is one."""
-    named_changes = []
-    uuids: dict[int, str] = {}
-    remaining_ends = list(ends)
-    for change_id, at, root_id, kind, uuid in reversed(rows):
-        while remaining_ends and remaining_ends[-1].id >= change_id:
-            end = remaining_ends.pop()
-            uuids[end.root_provider_id] = end.root_provider_uuid
-        named_changes.append(
-            FeedRecord(change_id, at.replace(tzinfo=UTC), uuids.get(root_id, uuid), kind)
-        )
-    return named_changes[::-1]
 
 
 def record(tx: WriteTransaction, touched_roots: Iterable[tuple[int, int]]) -> None:

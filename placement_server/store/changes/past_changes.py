@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ from sqlalchemy import and_, or_, select
 
 from placement_server.store.dialects.batches import among, chunks
 from placement_server.store.tables import past_changes, resource_classes, resource_providers
-from placement_server.store.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction
 
 PRUNED_AT_ONCE: Final = 20_000
 """Rows that one transaction deletes at most."""
@@ -41,12 +41,22 @@ _CLASSES: Final = select(resource_classes.c.id, resource_classes.c.name).where(
 _DELETE: Final = sa.delete(past_changes).where(among(_C.id, "ids"))
 
 
-class _End(NamedTuple):
-    """A row with which a root ended: those before with its id are about it."""
+Ends = dict[int, list[tuple[int, str]]]
+"""Root id -> ids of the records with which a tree ended that had it, ascending, and their uuids:
+the records before, with the same root id, are about it."""
 
-    id: int
-    root_id: int
-    root_uuid: str
+
+def ends_of(rows: Iterable[AnyRow]) -> Ends:
+    """Return the ends in rows: id, root id, and the uuid of the root."""
+    ends: Ends = {}
+    for number, root_id, uuid in sorted(rows):
+        ends.setdefault(root_id, []).append((number, uuid))
+    return ends
+
+
+def ended_uuid(ends: Ends, root_id: int, number: int) -> str | None:
+    """Return the root of a record whose tree has ended since."""
+    return next((uuid for end, uuid in ends.get(root_id, ()) if end >= number), None)
 
 
 class Entry(NamedTuple):
@@ -123,35 +133,26 @@ def read(tx: ReadTransaction, query: PastQuery) -> list[PastWrite]:
     return _named(tx, [(*row[:-1], json.loads(row[-1])) for row in rows])
 
 
-def _ends(tx: ReadTransaction) -> list[_End]:
-    """Return the ends of all roots, in order."""
-    return sorted(_End(*row) for row in tx.execute(_ENDS))
-
-
 def _of_root(tx: ReadTransaction, uuid: str) -> sa.ColumnElement[bool]:
     """Return the condition for the rows of a host, also of one that has ended."""
     conditions: list[sa.ColumnElement[bool]] = [sa.false()]
-    previous_ends: dict[int, int] = {}
-    for end in _ends(tx):
-        if end.root_uuid == uuid:
-            start = previous_ends.get(end.root_id, 0)
-            conditions.append(
-                and_(_C.root_provider_id == end.root_id, _C.id.between(start + 1, end.id))
-            )
-        previous_ends[end.root_id] = end.id
-    root_id = tx.execute(select(_P.id).where(_P.uuid == uuid)).scalar()
-    if root_id is not None:
-        start = previous_ends.get(root_id, 0)
-        conditions.append(and_(_C.root_provider_id == root_id, _C.id > start))
+    present_id = tx.execute(select(_P.id).where(_P.uuid == uuid)).scalar()
+    ends = ends_of(tx.execute(_ENDS))
+    for root_id in set(ends) if present_id is None else {*ends, present_id}:
+        is_root, start = _C.root_provider_id == root_id, 0
+        for end, ended_root in ends.get(root_id, ()):
+            if ended_root == uuid:
+                conditions.append(and_(is_root, _C.id.between(start + 1, end)))
+            start = end
+        if root_id == present_id:
+            conditions.append(and_(is_root, _C.id > start))
     return or_(*conditions)
 
 
 def _named(tx: ReadTransaction, rows: Sequence[tuple[Any, ...]]) -> list[PastWrite]:
     if not rows:
         return []
-    ends: dict[int, list[_End]] = {}
-    for end in _ends(tx):
-        ends.setdefault(end.root_id, []).append(end)
+    ends = ends_of(tx.execute(_ENDS))
     roots = {
         number: (uuid, name)
         for number, uuid, name in tx.execute_among(_ROOTS, "ids", {row[1] for row in rows})
@@ -162,9 +163,9 @@ def _named(tx: ReadTransaction, rows: Sequence[tuple[Any, ...]]) -> list[PastWri
     classes: dict[int, str] = dict(tx.execute_among(_CLASSES, "ids", class_ids))
     past_writes = []
     for number, root_id, at, consumer, request_id, user_id, found_entries in rows:
-        ended_uuids = (end.root_uuid for end in ends.get(root_id, ()) if end.id >= number)
-        root_uuid, root_name = next(((uuid, None) for uuid in ended_uuids), None) or roots.get(
-            root_id, (None, None)
+        ended_root = ended_uuid(ends, root_id, number)
+        root_uuid, root_name = (
+            (ended_root, None) if ended_root is not None else roots.get(root_id, (None, None))
         )
         named_entries = [
             Entry(
