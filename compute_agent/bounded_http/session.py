@@ -142,7 +142,8 @@ class BoundedSession(requests.Session):
         :raises AnswerRefused: the answer breaks a limit.
         :raises requests.RequestException: no answer came.
         """
-        connect, total = _limits(arguments.pop("timeout", None))
+        timeout = arguments.pop("timeout", None)
+        connect, total = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         deadline = None if total is None else time.monotonic() + total
         arguments |= {"stream": True, "allow_redirects": False}
         for _ in range(REDIRECTS + 1):
@@ -211,11 +212,6 @@ class BoundedSession(requests.Session):
 def _is_odd(value: object) -> bool:
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     return text[:1].isspace() or "\r" in text or "\n" in text
-
-
-def _limits(timeout: Any) -> tuple[float | None, float | None]:
-    """Return the seconds to connect, and for the whole answer."""
-    return timeout if isinstance(timeout, tuple) else (timeout, timeout)
 
 
 def _judge(answer: requests.Response) -> None:

@@ -322,6 +322,6 @@ class Auditor:
             here
         )
         return {
-            c: self.report.placement.allocations.nature_of_consumer(c)
+            c: self.report.placement.allocations.read_consumer(c)[1]
             for c in sorted(unknown_consumers)
         }

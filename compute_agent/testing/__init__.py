@@ -10,8 +10,7 @@ if find_spec("fixtures") is None:
         f"have. Install it with: {install_command('testing')}"
     )
 
-from compute_agent.testing.agent import AgentFixture
-from compute_agent.testing.scheduler import SchedulerFixture
+from compute_agent.testing.fixtures import AgentFixture, SchedulerFixture
 from compute_agent.testing.transports import Exchange, RecordingTransport
 
 __all__ = ["AgentFixture", "Exchange", "RecordingTransport", "SchedulerFixture"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +12,6 @@ from compute_agent import __version__, errors, extras
 from compute_agent.cmd import program
 from compute_agent.cmd.output import JSON
 from compute_agent.cmd.trees.form import FORM_OPTIONS
-from compute_agent.daemon import garbage_collection
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import Argument
 from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
@@ -195,7 +195,8 @@ def run(namespace: argparse.Namespace) -> int:
         KeystoneTransport.from_conf(conf).prepare()
         tracing.start(conf, PROGRAM)
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
-        garbage_collection.keep_what_is_loaded()
+        gc.collect()
+        gc.freeze()
         return Agent(
             conf, parts, remedies=lambda: repair.open_remedies(conf, parts.driver, parts.ledger)
         ).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -28,7 +29,6 @@ from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
 from compute_agent.cmd.scheduler.views import explanation_lines, print_claim
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.form import TreeForm
-from compute_agent.daemon import garbage_collection
 from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -322,7 +322,8 @@ class DevRun:
             f"{self._options.interval} s. Ctrl-C ends it."
         )
         # otherwise Python walks all of it once more when this process ends, which delays a stop
-        garbage_collection.keep_what_is_loaded()
+        gc.collect()
+        gc.freeze()
         while not self._stop.wait(_WATCH_SECONDS):
             for child in self._children:
                 child.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 from typing import Final
@@ -11,7 +12,7 @@ from compute_agent import __version__, errors
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import program
 from compute_agent.cmd.scheduler.configured import placement_transport
-from compute_agent.daemon import garbage_collection, logs, message_bus, tracing
+from compute_agent.daemon import logs, message_bus, tracing
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.service import metrics
@@ -64,7 +65,8 @@ def serve(namespace: argparse.Namespace) -> int:
     files += ["--debug"] if namespace.debug else []
     command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
     # otherwise Python walks all of it once more when this process ends, which delays a stop
-    garbage_collection.keep_what_is_loaded()
+    gc.collect()
+    gc.freeze()
     with metrics.of_workers(conf) as (variables, on_end):
         workers = Workers(
             command, conf.scheduler.workers, manager, variables=variables, on_end=on_end

@@ -148,13 +148,6 @@ class Allocations:
         """
         return self.read_consumer(consumer)[0]
 
-    def nature_of_consumer(self, consumer: str) -> ConsumerNature:
-        """Read what a consumer is and how old its allocations are.
-
-        :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
-        """
-        return self.read_consumer(consumer)[1]
-
     def read_consumer(self, consumer: str) -> tuple[Record, ConsumerNature]:
         """Read a consumer's record, and what it is.
 

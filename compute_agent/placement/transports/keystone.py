@@ -208,9 +208,22 @@ class KeystoneTransport:
                 self._way = None
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
-            raise self._unauthorized_error(request, exc) from exc
+            # the library ends with advice of its own
+            words = str(exc).replace(" Please check that your auth_url is correct.", "")
+            cause = WRONG_CREDENTIALS if isinstance(exc, ka_exc.Unauthorized) else words
+            raise _failure(
+                errors.PlacementUnauthorized,
+                request,
+                f"was not sent: {cause.rstrip('.')}. Check {self._source} (credentials, region, "
+                "endpoint), and the catalogue of keystone",
+                status=getattr(exc, "http_status", None),
+            ) from exc
         except ka_exc.ConnectionError as exc:
-            raise _connect_failure(request, exc) from exc
+            if refusal := refused_answer(exc):
+                reason = f"got no answer that can be used: {refusal}"
+                raise _failure(errors.PlacementAnswerRefused, request, reason) from exc
+            reason = f"got no answer: {short_reason(exc)}"
+            raise _failure(errors.PlacementAPIConnectFailure, request, reason) from exc
         except ka_exc.HttpError as exc:
             # Only keystone's own answers arrive here: placement's are returned, not raised.
             failure = (
@@ -242,20 +255,6 @@ class KeystoneTransport:
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return Response(answer.status_code, headers, document, answer.text)
 
-    def _unauthorized_error(
-        self, request: Request, error: ka_exc.ClientException
-    ) -> errors.PlacementError:
-        # the library ends with advice of its own
-        words = str(error).replace(" Please check that your auth_url is correct.", "")
-        reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else words
-        return _failure(
-            errors.PlacementUnauthorized,
-            request,
-            f"was not sent: {reason.rstrip('.')}. Check {self._source} (credentials, region, "
-            "endpoint), and the catalogue of keystone",
-            status=getattr(error, "http_status", None),
-        )
-
     def _get_adapter(self) -> Any:
         with self._lock:
             if self._adapter is None:
@@ -271,14 +270,6 @@ def _failure(
     failure: type[errors.PlacementError], request: Request, reason: str, **details: Any
 ) -> errors.PlacementError:
     return failure(f"{request} {reason}", method=request.method, path=request.path, **details)
-
-
-def _connect_failure(request: Request, error: ka_exc.ConnectionError) -> errors.PlacementError:
-    if refusal := refused_answer(error):
-        reason = f"got no answer that can be used: {refusal}"
-        return _failure(errors.PlacementAnswerRefused, request, reason)
-    reason = f"got no answer: {short_reason(error)}"
-    return _failure(errors.PlacementAPIConnectFailure, request, reason)
 
 
 def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
@@ -303,19 +294,19 @@ def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIME
         option is not set.
     :raises keystoneauth1.exceptions.ClientException: the options do not make one.
     """
+
+    def longest_pause() -> float:
+        # beyond the time between two passes nobody is left alone
+        period = getattr(conf, "update_resources_interval", 0)
+        return float(period) if period > 0 else LONGEST_PAUSE
+
     session = KeystoneSessionLoader().load_from_conf_options(
-        conf, group, auth=_load_auth(conf, group), session=SteadySession(lambda: _period(conf))
+        conf, group, auth=_load_auth(conf, group), session=SteadySession(longest_pause)
     )
     if session.timeout is None:
         # Requests to keystone itself: without this a hung keystone would hang the agent for ever.
         session.timeout = timeout
     return ka_loading.load_adapter_from_conf_options(conf, group, session=session)
-
-
-def _period(conf: Any) -> float:
-    """Seconds between two passes, beyond which nobody is left alone."""
-    period = getattr(conf, "update_resources_interval", 0)
-    return float(period) if period > 0 else LONGEST_PAUSE
 
 
 def _load_auth(conf: Any, group: str) -> Any:

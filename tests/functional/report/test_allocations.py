@@ -185,7 +185,7 @@ def test_a_refused_question_about_candidates_is_not_an_empty_answer(hosted):
 def test_type_and_age_of_a_consumer_are_told_where_placement_tells_them(hosted):
     consumer = new_consumer()
     ask(hosted, consumer, asking(hosted.root, VCPU=1), consumer_type="MIGRATION")
-    nature = hosted.allocations.nature_of_consumer(consumer)
+    nature = hosted.allocations.read_consumer(consumer)[1]
     assert nature.type == "MIGRATION"
     assert nature.age is not None
     assert 0 <= nature.age < 3600

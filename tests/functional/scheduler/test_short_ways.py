@@ -12,7 +12,7 @@ import pytest
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request
 from compute_agent.request.spec_reader import read_spec
-from compute_agent.testing.scheduler import SchedulerFixture
+from compute_agent.testing.fixtures import SchedulerFixture
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 

@@ -45,7 +45,7 @@ def auditor_of(
     moving: tuple[str, ...] = (),
 ) -> Auditor:
     """Return an auditor without grace, of a node of which these consumers hold something."""
-    allocations = SimpleNamespace(nature_of_consumer=lambda _consumer: nature)
+    allocations = SimpleNamespace(read_consumer=lambda _consumer: ({}, nature))
     report = SimpleNamespace(
         tracing=nullcontext,
         allocations_with_tree=lambda _root: None,

@@ -1,4 +1,4 @@
-"""An agent in the process of a test: all real parts, with a fake driver."""
+"""An agent and a scheduler in the process of a test: all real parts, with a fake driver."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from compute_agent.agent.availability import Availability
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Transport
+from compute_agent.scheduler.assembly import parts_of
+from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.testing.configuration import Options, configuration
 from compute_agent.testing.transports import RecordingTransport
 from compute_agent.tracker.pass_schedule import PassSchedule
@@ -52,8 +54,7 @@ class AgentFixture(fixtures.Fixture):
         self.host = host
         self._driver = driver
         self._options = options or {}
-        behind = KeystoneTransport.to_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
-        self.transport = RecordingTransport(behind)
+        self.transport = _recording(endpoint)
 
     def _setUp(self) -> None:
         directory = Path(self.useFixture(fixtures.TempDir()).path)
@@ -119,3 +120,33 @@ class AgentFixture(fixtures.Fixture):
             availability=availability,
         )
         return tracker
+
+
+class SchedulerFixture(fixtures.Fixture):
+    """All that is done with instances, from claim to delete.
+
+    :param endpoint: as that of `AgentFixture`.
+    :param options: values of options, by group and name.
+
+    :ivar life_cycle: the steps.
+    :ivar transport: the requests that were made, and failures instead of them.
+    """
+
+    life_cycle: LifeCycle
+
+    def __init__(self, endpoint: str | Transport, options: Options | None = None) -> None:
+        super().__init__()
+        self._options = options or {}
+        self.transport = _recording(endpoint)
+
+    def _setUp(self) -> None:
+        directory = Path(self.useFixture(fixtures.TempDir()).path)
+        # the journal of unfinished claims is the test's own
+        defaults = {"DEFAULT": {"state_path": directory / "state"}}
+        conf = configuration(directory, defaults, self._options)
+        self.life_cycle = LifeCycle(parts_of(conf, self.transport, None, serving=False))
+
+
+def _recording(endpoint: str | Transport) -> RecordingTransport:
+    behind = KeystoneTransport.to_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
+    return RecordingTransport(behind)
