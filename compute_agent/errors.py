@@ -200,9 +200,7 @@ class InvalidInventory(ResourceProviderUpdateFailed):
 
 
 class TraitCreationFailed(ResourceProviderUpdateFailed):
-    """Placement refuses the name of a trait.  `traits` are the names."""
-
-    traits: frozenset[str] = frozenset()
+    """Placement refuses the name of a trait."""
 
 
 class TraitRetrievalFailed(ResourceProviderUpdateFailed):

@@ -264,9 +264,10 @@ class AgentCommands:
         try:
             facts = self.tracker.facts(node)
             announced_facts |= {name: facts[name] for name in ANNOUNCED_FACTS if name in facts}
-            announced_facts |= {
-                name: _parse_fact(facts[name]) for name in PARSED_FACTS if facts.get(name)
-            }
+            for name in PARSED_FACTS:
+                if fact := facts.get(name):
+                    # drivers give it as JSON, or as what that stands for
+                    announced_facts[name] = json.loads(fact) if isinstance(fact, str) else fact
             announced_facts |= self.book.free(node)
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             LOG.debug("Node %s: its cells are not announced: they cannot be read now.", node)
@@ -326,8 +327,3 @@ class AgentCommands:
                 f"Node {node} is not managed by this agent; it manages: "
                 f"{', '.join(self.tracker.nodes()) or 'none yet'}."
             )
-
-
-def _parse_fact(fact: Any) -> Any:
-    """Return a fact that drivers give as JSON, or as what that stands for."""
-    return json.loads(fact) if isinstance(fact, str) else fact

@@ -61,7 +61,9 @@ def new_config(
         of the wrong type; the message has the file, the option and the value.
     """
     conf = unparsed_config()
-    _register_logging(conf)
+    from oslo_log import log
+
+    log.register_options(conf)
     try:
         conf(
             list(argv),
@@ -164,9 +166,3 @@ def warn_of_useless(conf: cfg.ConfigOpts) -> None:
 
 def _as_list(paths: Sequence[str] | None) -> list[str] | None:
     return None if paths is None else list(paths)
-
-
-def _register_logging(conf: cfg.ConfigOpts) -> None:
-    from oslo_log import log
-
-    log.register_options(conf)

@@ -259,7 +259,8 @@ class Connection:
                 self.retries.wait_out(outage, tries)
             except errors.PlacementTooOld:
                 if request.extensions is not None:
-                    self.forget_versions()
+                    # another placement answers by now, so what it offers is asked again
+                    self._versions = None
                 raise
         good = request.good or ((200,) if request.shape is not None else ())
         if good and response.status not in good:
@@ -342,10 +343,6 @@ class Connection:
         with self._discovering:
             offered_versions = self._versions = self._discover(repeat=False)
         return offered_versions
-
-    def forget_versions(self) -> None:
-        """Ask again what placement offers before it matters: another one answers by now."""
-        self._versions = None
 
     def newest(self, at_most: Microversion = NEWEST) -> Microversion:
         """Return the newest version both sides know."""

@@ -263,15 +263,9 @@ class Providers:
 
         :raises errors.TraitCreationFailed: placement refuses the name.
         """
-        try:
-            self._create_name(
-                f"/traits/{quote(name, safe='')}",
-                f"Creating trait {name}",
-                errors.TraitCreationFailed,
-            )
-        except errors.TraitCreationFailed as failure:
-            failure.traits = frozenset({name})
-            raise
+        self._create_name(
+            f"/traits/{quote(name, safe='')}", f"Creating trait {name}", errors.TraitCreationFailed
+        )
 
     def create_resource_class(self, name: str) -> None:
         """Create a custom resource class, unless it exists.

@@ -94,10 +94,7 @@ def read_file(path: Path) -> bytes:
     :raises FileNotFoundError: the file does not exist.
     :raises FileUnusable: it cannot be read, is not a regular file, or is larger.
     """
-    content = read_beginning(path, MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise FileUnusable(f"is larger than {MAX_BYTES // 1024**2} MiB")
-    return content
+    return _within_limit(read_beginning(path, MAX_BYTES + 1))
 
 
 def read_named(name: str) -> bytes:
@@ -115,6 +112,10 @@ def read_named(name: str) -> bytes:
         raise FileUnusable(f"cannot be read: {error.strerror}") from error
     except UnicodeError as error:
         raise FileUnusable(f"cannot be read: {error}") from error
+    return _within_limit(content)
+
+
+def _within_limit(content: bytes) -> bytes:
     if len(content) > MAX_BYTES:
         raise FileUnusable(f"is larger than {MAX_BYTES // 1024**2} MiB")
     return content

@@ -324,8 +324,3 @@ def new_names(names: Mapping[str, str], old_root: str, new_root: str) -> dict[st
         elif name.startswith(f"{old_root}_"):
             new_names[uuid] = provider_name(new_root + name[len(old_root) :])
     return new_names
-
-
-def new_uuid() -> str:
-    """Return a uuid for a node that has none yet."""
-    return str(uuids.uuid4())

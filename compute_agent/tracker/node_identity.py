@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from compute_agent import errors
 from compute_agent.state import identity
@@ -155,7 +156,7 @@ class NodeSetup:
         )
         if adoption.verdict is IdentityDecision.REFUSE:
             raise errors.InvalidNodeConfiguration(adoption.reason)
-        uuid = adoption.uuid or identity.new_uuid()
+        uuid = adoption.uuid or str(uuid4())
         self._is_new = adoption.uuid is None
         if self.write:
             identity.write_compute_id(self.state_path, uuid)
