@@ -22,7 +22,6 @@ import numpy as np
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.query.query import Plan
 from placement_server.candidates.search.placements import ClassPlacements
 from placement_server.candidates.search.problem import bits
 from placement_server.candidates.search.search import Search
@@ -34,15 +33,6 @@ MOST = 2**40
 _AT_ONCE = 64
 
 FreeAmounts = dict[int, IntArray]
-
-
-def free_amounts(plan: Plan, index: Index) -> FreeAmounts:
-    """Return what is free of each class that a query wants, by slot."""
-    free = {number: np.zeros(index.size, np.int64) for number in plan.wants}
-    for number in free.keys() & index.classes.keys():
-        view = index.classes[number]
-        free[number][view.slot] = np.minimum(view.capacity - view.used, MOST)
-    return free
 
 
 class AlikeTrees:
@@ -278,7 +268,11 @@ class _Count:
         """Count, and add up."""
         index, roots = self.search.index, self.search.eligible.roots
         groups = _alike_trees(self.search, roots)
-        before = free_amounts(self.search.plan, index)
+        # What is free of each class that the query wants, by slot.
+        before = {number: np.zeros(index.size, np.int64) for number in self.search.plan.wants}
+        for number in before.keys() & index.classes.keys():
+            view = index.classes[number]
+            before[number][view.slot] = np.minimum(view.capacity - view.used, MOST)
         for trees in groups:
             self.search.tick()
             self.high[trees.roots] = trees.most(trees.read(before))

@@ -2,14 +2,13 @@
 
 CandidatesError
  ├── QueryError          the request is malformed or contradicts itself: 400
- ├── SearchGaveUp        the search ended before its end: 503
- │    ├── OutOfTime             the deadline passed
- │    ├── TooManyCandidates     there are more than one answer may hold
- │    ├── TooMuchMemory         they take more memory than one search may hold
- │    ├── WorkerOutOfMemory     all searches of this process hold what they may
- │    ├── TooManyHeavySearches  other long searches run, and there was no place for this one
- │    └── SearchProcessEnded    the process of the search was killed
- └── InconsistentRows    the rows read from the store do not form trees
+ └── SearchGaveUp        the search ended before its end: 503
+      ├── OutOfTime             the deadline passed
+      ├── TooManyCandidates     there are more than one answer may hold
+      ├── TooMuchMemory         they take more memory than one search may hold
+      ├── WorkerOutOfMemory     all searches of this process hold what they may
+      ├── TooManyHeavySearches  other long searches run, and there was no place for this one
+      └── SearchProcessEnded    the process of the search was killed
 """
 
 
@@ -126,7 +125,3 @@ def _mebibytes(size: int) -> str:
 
 def _candidates(count: int) -> str:
     return f"{count} candidate{'' if count == 1 else 's'}"
-
-
-class InconsistentRows(CandidatesError):
-    """Rows of one consistent read contradict each other, such as a provider without its root."""

@@ -222,9 +222,8 @@ class SupposedTrees:
                 used=used,
             )
         )
-        self._put(
-            replace(row, inventories=tuple(sorted(others, key=attrgetter("resource_class_id"))))
-        )
+        others.sort(key=attrgetter("resource_class_id"))
+        self._put(replace(row, inventories=tuple(others)))
 
     @_make.register
     def _set_traits(self, supposition: SupposedTraits) -> None:
@@ -233,9 +232,8 @@ class SupposedTrees:
         for position, trait in enumerate(supposition.traits):
             if trait not in trait_ids:
                 raise InvalidSupposition(f"There is no trait {trait}.", ("traits", position))
-        self._put(
-            replace(row, trait_ids=tuple(sorted({trait_ids[name] for name in supposition.traits})))
-        )
+        ids = {trait_ids[name] for name in supposition.traits}
+        self._put(replace(row, trait_ids=tuple(sorted(ids))))
 
     @_make.register
     def _remove_tree(self, supposition: RemoveTree) -> None:
@@ -260,30 +258,29 @@ class SupposedTrees:
         ]
         for _ in range(supposition.copies):
             self._copies[supposition.like] += 1
-            self._add_copy(empty, self._copies[supposition.like])
-
-    def _add_copy(self, rows: Sequence[ProviderRow], number: int) -> None:
-        ids = {row.id: new_id for new_id, row in enumerate(rows, self._next_id)}
-        self._next_id += len(rows)
-        copies: _Rows = {}
-        for row in rows:
-            copy = replace(
-                row,
-                id=ids[row.id],
-                uuid=str(uuid.uuid5(uuid.UUID(row.uuid), f"copy {number}")),
-                parent_id=None if row.parent_id is None else ids[row.parent_id],
-                root_id=ids[row.root_id],
-            )
-            copies[copy.id] = copy
-            self._added_providers[copy.uuid] = copy.root_id, copy.id
-        self._trees[ids[rows[0].root_id]] = copies
+            name = f"copy {self._copies[supposition.like]}"
+            ids = {row.id: new_id for new_id, row in enumerate(empty, self._next_id)}
+            self._next_id += len(empty)
+            copies = [
+                replace(
+                    row,
+                    id=ids[row.id],
+                    uuid=str(uuid.uuid5(uuid.UUID(row.uuid), name)),
+                    parent_id=None if row.parent_id is None else ids[row.parent_id],
+                    root_id=ids[row.root_id],
+                )
+                for row in empty
+            ]
+            self._trees[copies[0].root_id] = {copy.id: copy for copy in copies}
+            self._added_providers |= {copy.uuid: (copy.root_id, copy.id) for copy in copies}
 
     @_make.register
     def _release(self, supposition: Release) -> None:
         holdings = [
             holding
             for holding in self._held_allocations.pop(supposition.consumer, ())
-            if self._is_there(holding[0])
+            # Those of trees that were removed are gone.
+            if self._trees.get(self._places.get(holding[0], -1), {}) is not None
         ]
         if not holdings:
             raise UnknownInSupposition(f"Consumer {supposition.consumer} holds nothing.")
@@ -366,11 +363,6 @@ class SupposedTrees:
         living_slots = self._index.living_slots(slots)
         roots = self._ids[self._index.root[living_slots]]
         return dict(zip(self._ids[living_slots].tolist(), roots.tolist(), strict=True))
-
-    def _is_there(self, provider_id: int) -> bool:
-        """Return whether the tree of a provider has not been removed."""
-        root_id = self._places.get(provider_id)
-        return root_id is None or self._trees.get(root_id, {}) is not None
 
     def _place(self, provider: str) -> tuple[int, int] | None:
         """Return the ids of the root and of a provider itself, None when it does not exist."""

@@ -151,8 +151,20 @@ class Columns:
         :param used: by the ids of provider and class, for each inventory.
         """
         stop, new_base = int(self.end.view()[base]), self.size
-        amounts = [used[key] for key in self.inventory_keys(base)]
-        self._append_inventories_again(base, stop, np.array(amounts, dtype=np.int64))
+        amounts = np.array([used[key] for key in self.inventory_keys(base)], dtype=np.int64)
+        starts = self.inventory_start.view()[base : stop + 1]
+        classes = self.inventory_class.view()[starts[0] : starts[-1]]
+        rows = self.inventory_row.view()[starts[0] : starts[-1]]
+        slots = np.repeat(np.arange(new_base, new_base + stop - base), np.diff(starts))
+        new_rows = np.empty_like(rows)
+        for class_id in set(classes.tolist()):
+            of_class = np.flatnonzero(classes == class_id)
+            columns = self.classes[class_id]
+            new_rows[of_class] = np.arange(columns.slot.size, columns.slot.size + len(of_class))
+            columns.append_again(rows[of_class], slots[of_class], amounts[of_class])
+        self.inventory_start.extend(starts[1:] + (self.inventory_class.size - starts[0]))
+        self.inventory_class.extend(classes)
+        self.inventory_row.extend(new_rows)
         uuids = self.uuid[base:stop]
         for slot, uuid in enumerate(uuids, new_base):
             self._slots_by_uuid.setdefault(uuid, []).append(slot)
@@ -164,21 +176,6 @@ class Columns:
         for column in (self.shape, self.trait_set, self.aggregate_set, self.provider_id):
             column.extend(column.view()[base:stop])
         return new_base
-
-    def _append_inventories_again(self, base: int, stop: int, used: IntArray) -> None:
-        starts = self.inventory_start.view()[base : stop + 1]
-        classes = self.inventory_class.view()[starts[0] : starts[-1]]
-        rows = self.inventory_row.view()[starts[0] : starts[-1]]
-        slots = np.repeat(np.arange(self.size, self.size + stop - base), np.diff(starts))
-        new_rows = np.empty_like(rows)
-        for class_id in set(classes.tolist()):
-            of_class = np.flatnonzero(classes == class_id)
-            columns = self.classes[class_id]
-            new_rows[of_class] = np.arange(columns.slot.size, columns.slot.size + len(of_class))
-            columns.append_again(rows[of_class], slots[of_class], used[of_class])
-        self.inventory_start.extend(starts[1:] + (self.inventory_class.size - starts[0]))
-        self.inventory_class.extend(classes)
-        self.inventory_row.extend(new_rows)
 
     def living_mask(self, roots: IntArray) -> BoolArray:
         """Return for each slot whether it is in one of some trees."""
@@ -209,10 +206,6 @@ class Columns:
         fresh.trait_set.extend(numbers)
         fresh.aggregate_sets, numbers = self.aggregate_sets.subset(self.aggregate_set.view()[slots])
         fresh.aggregate_set.extend(numbers)
-        self._copy_inventories(fresh, alive, new_slots)
-        return fresh, new_slots[roots]
-
-    def _copy_inventories(self, fresh: "Columns", alive: BoolArray, new_slots: IntArray) -> None:
         counts = np.diff(self.inventory_start.view())
         is_living = np.repeat(alive, counts)
         class_ids = self.inventory_class.view()[is_living]
@@ -228,6 +221,7 @@ class Columns:
             rows[of_class] = row_moved[rows[of_class]]
             fresh.classes[class_id] = columns.compact(alive, new_slots)
         fresh.inventory_row.extend(rows)
+        return fresh, new_slots[roots]
 
     def name_slots(self, uuids: list[str]) -> None:
         """Set the uuids of all slots, of which none is dead."""

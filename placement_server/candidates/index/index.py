@@ -16,7 +16,7 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotAr
 from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.names import IndexNames
-from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links
+from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links, links_in_order
 from placement_server.candidates.index.tree_shape import in_preorder
 from placement_server.store.changes.snapshot import (
     InventoryRow,
@@ -343,7 +343,7 @@ class IndexWriter:
                     new_slots[start:stop] = np.arange(new[root_id], fresh)
                 else:
                     new_slots[start] = new[root_id]
-        return before.links.at_new_slots(new_slots)
+        return links_in_order(new_slots[before.links.share], new_slots[before.links.anchor])
 
     def _linkage(self, base: int | None) -> Sequence[Any]:
         """Return the part of a tree that decides on links; empty where it has no link."""

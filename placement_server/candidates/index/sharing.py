@@ -8,7 +8,6 @@ that a sharing provider serves its own tree needs no link.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
@@ -30,18 +29,12 @@ class Links:
         start, stop = np.searchsorted(self.anchor, (root_slot, root_slot + 1))
         return [int(slot) for slot in self.share[start:stop]]
 
-    def at_new_slots(self, slots: npt.NDArray[np.int64]) -> "Links":
-        """Return the same links after trees got new slots.
-
-        :param slots: the new slot for every old one.
-        """
-        return _in_order(slots[self.share], slots[self.anchor])
-
 
 NO_LINKS = Links(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
-def _in_order(share: IntArray, anchor: IntArray) -> Links:
+def links_in_order(share: IntArray, anchor: IntArray) -> Links:
+    """Return links by anchor and then by sharing provider."""
     order = np.lexsort((share, anchor))
     return Links(share[order], anchor[order])
 
@@ -63,7 +56,14 @@ def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> 
     aggregate_set = columns.aggregate_set.view()
     share_slots = slots[shares[columns.trait_set.view()[slots]]]
     root = columns.root.view()
-    by_set = _roots_by_aggregate_set(aggregate_set[slots], root[slots])
+    sets = aggregate_set[slots]
+    order = np.argsort(sets, kind="stable")
+    numbers, starts = np.unique(sets[order], return_index=True)
+    groups = np.split(root[slots[order]], starts[1:])
+    by_set = {
+        int(number): np.unique(group).astype(np.int64)
+        for number, group in zip(numbers, groups, strict=True)
+    }
     anchors_by_number: dict[int, IntArray] = {}
     share_parts: list[IntArray] = []
     anchor_parts: list[IntArray] = []
@@ -77,17 +77,7 @@ def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> 
         anchor_parts.append(anchors)
     if not share_parts:
         return NO_LINKS
-    return _in_order(np.concatenate(share_parts), np.concatenate(anchor_parts))
-
-
-def _roots_by_aggregate_set(sets: IntArray, roots: IntArray) -> dict[int, IntArray]:
-    order = np.argsort(sets, kind="stable")
-    numbers, starts = np.unique(sets[order], return_index=True)
-    groups = np.split(roots[order], starts[1:])
-    return {
-        int(number): np.unique(group).astype(np.int64)
-        for number, group in zip(numbers, groups, strict=True)
-    }
+    return links_in_order(np.concatenate(share_parts), np.concatenate(anchor_parts))
 
 
 def _anchors(columns: Columns, number: int, by_set: dict[int, IntArray]) -> IntArray:

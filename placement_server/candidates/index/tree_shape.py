@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 
-from placement_server.candidates.errors import InconsistentRows
 from placement_server.store.changes.snapshot import ProviderRow
 
 
@@ -61,12 +60,13 @@ def in_preorder(root_id: int, rows: Sequence[ProviderRow]) -> list[tuple[Provide
         stack.extend((child, position) for child in reversed(children.get(row.id, ())))
     if len(in_order) != len(rows):
         LOG.error(
-            "%s",
-            InconsistentRows(
-                f"The providers {[row.uuid for row in rows]} have the root with id {root_id}, "
-                f"but only {len(in_order)} of {len(rows)} are below it. They are left out of all "
-                "allocation candidates until their parents and roots are corrected in the database."
-            ),
+            "The providers %s have the root with id %d, but only %d of %d are below it. They are "
+            "left out of all allocation candidates until their parents and roots are corrected in "
+            "the database.",
+            [row.uuid for row in rows],
+            root_id,
+            len(in_order),
+            len(rows),
         )
         return []
     return in_order

@@ -12,7 +12,6 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
 from placement_server.candidates.index.class_columns import ClassColumns
@@ -126,16 +125,9 @@ def _append_providers(columns: Columns, rows: Sequence[Any]) -> tuple[IntArray, 
     columns.parent.extend(np.where(above >= 0, base + above, -1))
     columns.root.extend(base)
     columns.shape.extend(np.repeat(shapes, sizes))
-    columns.end.extend(base + _ends(columns, shapes, sizes))
+    ends = chain.from_iterable(columns.shapes[number].ends for number in shapes.tolist())
+    columns.end.extend(base + (1 if (sizes == 1).all() else _integers(ends)))
     return bases, left_out
-
-
-def _ends(columns: Columns, shapes: npt.NDArray[np.int32], sizes: IntArray) -> IntArray:
-    """Return the end of the subtree of each slot, counted from its root."""
-    if (sizes == 1).all():
-        return np.ones(len(sizes), dtype=np.int64)
-    ends = [columns.shapes[number].ends for number in shapes.tolist()]
-    return _integers(chain.from_iterable(ends))
 
 
 _INVENTORY = np.dtype(

@@ -153,7 +153,11 @@ class Options:
             needs = {s: self._least(s, more) for s in shapes}
         elif not more:
             # Each of them has to find a place that lacks nothing.
-            needs = {s: not self._can_place(s) for s in shapes}
+            options = {s: self._places_of(s) for s in shapes}
+            needs = {
+                s: not places.is_scarce and next(places.fitting(), None) is None
+                for s, places in options.items()
+            }
         lists = [
             evictions
             for leaving, evictions in by_shapes.items()
@@ -179,8 +183,3 @@ class Options:
                     least = min(least, 1 + self._least(other, most - 1))
             self._known_least[shape, most] = least
         return least
-
-    def _can_place(self, shape: int) -> bool:
-        """Check whether a shape has a place that lacks nothing, or may have one later."""
-        places = self._places_of(shape)
-        return places.is_scarce or next(places.fitting(), None) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -69,17 +69,6 @@ class Plan:
     def cost(self) -> tuple[int, int]:
         """What plans are compared by."""
         return len(self.moves), self.memory
-
-
-@dataclass(slots=True)
-class Answer:
-    """Plans, the best first.
-
-    :ivar is_proved: whether there is no better one within the bounds.
-    """
-
-    plans: list[Plan] = field(default_factory=list)
-    is_proved: bool = True
 
 
 @dataclass(slots=True)

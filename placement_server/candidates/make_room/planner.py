@@ -22,7 +22,6 @@ from placement_server.candidates.make_room.holdings import Holdings, Key
 from placement_server.candidates.make_room.options import REQUEST, Options
 from placement_server.candidates.make_room.places import Place, Places, State, emptied, summed
 from placement_server.candidates.make_room.plan import (
-    Answer,
     Bounds,
     Breakage,
     Move,
@@ -57,6 +56,8 @@ class Planner:
     :param emptied_roots: the roots of the trees to be emptied.
     :param takes_request: over all slots, the roots of the trees that the request may use.
     :param takes_moves: the same of consumers that move.
+    :ivar plans: the best first.
+    :ivar is_proved: whether there is no better one within the bounds.
     """
 
     def __init__(
@@ -89,9 +90,10 @@ class Planner:
         self._options.is_ordered = bounds.count <= _FEW
         self._stuck: list[int] | None = None
         self._is_every_way_tried = True
-        self._answer = Answer()
+        self.plans: list[Plan] = []
+        self.is_proved = holdings.is_whole
 
-    def run(self) -> Answer:
+    def run(self) -> None:
         """Search.
 
         :raises SearchGaveUp: out of memory, or no place for one more heavy search.
@@ -104,7 +106,6 @@ class Planner:
         for consumer in self._forced:
             self._state.add(self._holdings.held(consumer), 1)
         self._options.covers.let_out(self._forced)
-        self._answer.is_proved = self._holdings.is_whole
         ends_at = self._ends_at
         if self._forced:
             # A quarter is for a plan with only some of them.
@@ -114,17 +115,16 @@ class Planner:
                 self._options.is_guessed = True
                 self._search(waiting, most, memory, 3)
                 self._options.is_guessed = False
-            is_last = most == self._bounds.most_moves or bool(self._answer.plans)
+            is_last = most == self._bounds.most_moves or bool(self.plans)
             self._search(waiting, most, memory, 1 if is_last else 2)
-            if self._answer.plans or self._clock() >= self._ends_at:
+            if self.plans or self._clock() >= self._ends_at:
                 break
-        if not self._answer.plans and self._forced:
+        if not self.plans and self._forced:
             self._ends_at, self._stuck = ends_at, []
             self._search(forced, 0, memory, 1)
-        self._answer.is_proved &= self._is_every_way_tried and self._options.is_whole
-        if self._answer.plans and self._answer.plans[0].is_whole:
-            self._answer.is_proved |= len(self._answer.plans[0].moves) == 0
-        return self._answer
+        self.is_proved &= self._is_every_way_tried and self._options.is_whole
+        if self.plans and self.plans[0].is_whole:
+            self.is_proved |= len(self.plans[0].moves) == 0
 
     def _search(self, waiting: tuple[int, ...], most: int, memory: int, share: int) -> None:
         """Look for plans with so many more moves.
@@ -145,7 +145,7 @@ class Planner:
                     self._account.take(self._rounds * _ENTRY)
                     size += self._rounds * _ENTRY
         except (_LevelOver, OutOfTime):
-            self._answer.is_proved &= self._options.is_guessed
+            self.is_proved &= self._options.is_guessed
         finally:
             # what each of them changed is undone, the last first
             while stack:
@@ -160,8 +160,7 @@ class Planner:
         self._account.heavy = self._effort.heavy
 
     def _is_worse(self, memory: int) -> bool:
-        plans = self._answer.plans
-        return len(plans) >= self._bounds.plans and memory >= plans[-1].memory
+        return len(self.plans) >= self._bounds.plans and memory >= self.plans[-1].memory
 
     def _find_places(self, shape: int) -> Places:
         query = self._query if shape == REQUEST else self._holdings.shapes[shape]
@@ -249,7 +248,7 @@ class Planner:
         ]
         if not self._bounds.swap:
             steps = find_order(moves, self._state.base, self._look)
-            self._answer.is_proved &= steps.is_whole
+            self.is_proved &= steps.is_whole
             if steps.order is None:
                 yield from self._unblock(steps.blocked, most, memory)
                 return
@@ -261,11 +260,10 @@ class Planner:
             tuple(self._stuck or ()),
             self._stuck is None,
         )
-        plans = self._answer.plans
-        if all(plan.consumers != other.consumers for other in plans):
-            plans.append(plan)
-            plans.sort(key=lambda plan: plan.cost)
-            del plans[self._bounds.plans :]
+        if all(plan.consumers != other.consumers for other in self.plans):
+            self.plans.append(plan)
+            self.plans.sort(key=lambda plan: plan.cost)
+            del self.plans[self._bounds.plans :]
 
     def _settled(self, moves: list[Move]) -> list[Move]:
         """Return the moves with places that break least, of those that are free at the end."""

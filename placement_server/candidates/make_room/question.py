@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from placement_server.candidates.errors import CandidatesError, OutOfTime
-from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, SearchEffort, SearchMemory
@@ -123,7 +122,16 @@ def find_room(
     ]
     takes_request = np.ones(index.size, bool)
     takes_request[emptied_roots] = False
-    is_left_alone = _left_alone(index, question)
+    is_left_alone = np.zeros(index.size, bool)
+    ids = index.names.trait_ids
+    traits = [ids[trait] for trait in question.traits if trait in ids]
+    if traits:
+        is_left_alone |= index.passing_trait_sets([traits], [])[index.trait_set]
+    if question.aggregates:
+        sets = index.passing_aggregate_sets([question.aggregates], frozenset())
+        is_left_alone |= sets[index.aggregate_set]
+    for number, uuid in enumerate(question.trees):
+        is_left_alone[_root(index, uuid, f"/leave_alone/trees/{number}")] = True
     takes_moves = takes_request & ~is_left_alone
     for number, uuid in enumerate(question.avoided):
         takes_request[_root(index, uuid, f"/avoid/{number}")] = False
@@ -148,24 +156,8 @@ def find_room(
         effort,
         clock,
     )
-    answer = planner.run()
-    return Room(holdings_, answer.plans, answer.is_proved, holdings_.on_trees(emptied_roots)[1])
-
-
-def _left_alone(index: Index, question: Question) -> BoolArray:
-    """Return over all slots the roots of the trees that are left alone."""
-    ids = index.names.trait_ids
-    is_left_alone = np.zeros(index.size, bool)
-    traits = [ids[trait] for trait in question.traits if trait in ids]
-    if traits:
-        sets = index.passing_trait_sets([traits], [])
-        is_left_alone |= sets[index.trait_set]
-    if question.aggregates:
-        sets = index.passing_aggregate_sets([question.aggregates], frozenset())
-        is_left_alone |= sets[index.aggregate_set]
-    for number, uuid in enumerate(question.trees):
-        is_left_alone[_root(index, uuid, f"/leave_alone/trees/{number}")] = True
-    return is_left_alone
+    planner.run()
+    return Room(holdings_, planner.plans, planner.is_proved, holdings_.on_trees(emptied_roots)[1])
 
 
 def _root(index: Index, uuid: str, pointer: str) -> int:

@@ -134,16 +134,13 @@ class Search:
         early = self.one_per_tree and self.index.has_nested and self.limits.maximum < 0
         names = self.index.names.class_ids if len(self.eligible.roots) else _AnyName()
         self.plan = plan(self.query, names, one_per_tree=early)
-        self._wanted_count = self._certainly_wanted()
-
-    def _certainly_wanted(self) -> int:
-        """Return how many candidates are asked for whatever they are, if there are as many."""
-        limits = self.limits
-        if limits.maximum < 0:
-            return limits.most if limits.limit is None else limits.limit
-        if self.one_per_tree and self.index.has_nested:
-            return 0  # some are dropped
-        return limits.maximum if limits.limit is None else min(limits.maximum, limits.limit)
+        # How many candidates are asked for whatever they are, if there are as many.
+        limits, maximum = self.limits, self.limits.maximum
+        most = limits.most if maximum < 0 else maximum
+        self._wanted_count = most if limits.limit is None else limits.limit
+        if maximum >= 0:
+            drops_some = self.one_per_tree and self.index.has_nested
+            self._wanted_count = 0 if drops_some else min(maximum, self._wanted_count)
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the candidates in order.
@@ -152,7 +149,8 @@ class Search:
         """
         if not len(self.eligible.roots):
             return iter(())
-        candidates = self._in_order()
+        is_deep = self.limits.maximum >= 0 and not self.limits.breadth_first
+        candidates = self._depth_first() if is_deep else self._breadth_first()
         if self.limits.maximum >= 0:
             candidates = islice(candidates, self.limits.maximum)
             if self.one_per_tree and self.index.has_nested:
@@ -194,12 +192,12 @@ class Search:
 
     def _shuffle(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
-        shuffled_candidates = []
+        in_random_order = []
         for candidate in candidates:
             self.account.take(sizes.candidate())
-            shuffled_candidates.append(candidate)
-        self.shuffle.shuffle(shuffled_candidates)
-        return iter(shuffled_candidates)
+            in_random_order.append(candidate)
+        self.shuffle.shuffle(in_random_order)
+        return iter(in_random_order)
 
     def tick(self) -> None:
         """Give up when it is time to; wait for a place when the search is heavy."""
@@ -218,11 +216,6 @@ class Search:
         return self._found_count + sum(
             1 for placements in yielded_placements if self._firsts[placements]
         )
-
-    def _in_order(self) -> Iterator[Candidate]:
-        if self.limits.maximum >= 0 and not self.limits.breadth_first:
-            return self._depth_first()
-        return self._breadth_first()
 
     def _depth_first(self) -> Iterator[Candidate]:
         for views, classes in self._chunks():
@@ -247,17 +240,9 @@ class Search:
             # What is in a circle (with the solvers) would wait for the garbage collector.
             firsts.clear()
             self._yielding = []
-        yield from self._rounds(
-            [(view, placements.distinct) for view, placements in visited_views], 1
-        )
-        yield from self._rounds(
-            [
-                (view, placements.permutation_series)
-                for view, placements in visited_views
-                if placements.permutation_series is not None
-            ],
-            0,
-        )
+        yield from self._rounds([(view, classes.distinct) for view, classes in visited_views], 1)
+        permuted = [(view, classes.permutation_series) for view, classes in visited_views]
+        yield from self._rounds([(view, series) for view, series in permuted if series], 0)
 
     def _of_tree(self, tree: TreeView, series: Series, number: int) -> Iterator[Candidate]:
         """Yield what a series has for one tree, from the placement with a number on."""
@@ -273,14 +258,8 @@ class Search:
 
         :param known_count: how many of the tree there are already.
         """
-        return max(
-            1,
-            min(
-                known_count,
-                self._wanted_count - self._found_count,
-                self._tick_at - self._found_count,
-            ),
-        )
+        least = min(self._wanted_count, self._tick_at) - self._found_count
+        return max(1, min(known_count, least))
 
     def _rounds(self, trees: list[tuple[TreeView, Series]], number: int) -> Iterator[Candidate]:
         every = list(dict.fromkeys(series for _tree, series in trees))
@@ -315,14 +294,8 @@ class Search:
 
         :param whole: see `Visits`.
         """
-        visits = Visits(
-            self.index,
-            self.plan,
-            self.eligible,
-            self.shuffle,
-            whole=whole,
-            account=self.account,
-        )
+        parts = self.index, self.plan, self.eligible, self.account, self.shuffle
+        visits = Visits(*parts, whole=whole)
         by_class = PlacementsByClass(lambda number: self._placements(visits.problems[number]))
         pick = by_class.in_any_order(self.shuffle) if self.shuffle else by_class.__getitem__
         limit = _LARGEST_CHUNK if self.limits.limit is None else self.limits.limit
@@ -354,9 +327,8 @@ class Search:
         return ClassPlacements.of(solver, self.account)
 
     def _has_one_per_tree(self, candidate: Candidate) -> bool:
-        slots = set(candidate.slots())
-        roots = {int(self.index.root[slot]) for slot in slots}
-        return len(roots) == len(slots)
+        slots = list(set(candidate.slots()))
+        return len(set(self.index.root[slots].tolist())) == len(slots)
 
 
 class _AnyName(dict[str, int]):

@@ -225,8 +225,7 @@ class TreeClasses:
         relations = self._relations.get(shares)
         if relations is None:
             self._account.take(sizes.relations(len(shares)))
-            relations = self._relate(shares)
-            self._relations[shares] = relations
+            relations = self._relations[shares] = self._relate(shares)
         return relations
 
     def _relate(self, shares: tuple[int, ...]) -> Relations:

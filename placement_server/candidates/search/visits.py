@@ -17,8 +17,10 @@ trees: after the tree itself, where it is visited too.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
 
 import numpy as np
 import numpy.typing as npt
@@ -72,25 +74,31 @@ def find_alone(
     if not all((mine | theirs).any() for mine, theirs in zip(own, foreign, strict=True)):
         return None
     # Where it makes no difference, a provider in its own tree is one that is linked to it.
-    same = np.logical_and.reduce(
-        [mine == theirs for mine, theirs in zip(own, foreign, strict=True)]
-    )
+    same = reduce(and_, [mine == theirs for mine, theirs in zip(own, foreign, strict=True)])
     at_home = np.arange(len(slots)) + np.where(same, 0, len(slots))
     width = len(slots) if same.all() else 2 * len(slots)
     # Rows as an array, as texts and, where they differ, as an array again.
     for_rows = len(eligible.roots) * (3 * -(-width // 8) + sizes.ENTRY)
     account.take(for_rows)
     rows = _distinct_rows(_reachable_columns(index, eligible, slots, at_home, width))
-    sets = _sets_with(rows, width)
+    # For each column the rows that have it, as bits.
+    sets = [
+        int.from_bytes(
+            np.packbits(rows[:, column >> 3] >> (column & 7) & 1, bitorder="little").tobytes(),
+            "little",
+        )
+        for column in range(width)
+    ]
     account.take(sizes.links(len(own), len(slots), len(rows)))
-    linked_sets = _links_by_set(sets, at_home.tolist(), own, foreign)
+    linked_sets = [
+        [
+            (sets[column] if theirs[column] else 0) | (sets[home] if mine[column] else 0)
+            for column, home in enumerate(at_home.tolist())
+        ]
+        for mine, theirs in zip(own, foreign, strict=True)
+    ]
     account.give(for_rows)
-    live = -1
-    for by_slot in linked_sets:
-        some = 0
-        for sets_of_slot in by_slot:
-            some |= sets_of_slot
-        live &= some
+    live = reduce(and_, [reduce(or_, by_slot) for by_slot in linked_sets])
     if not live:
         return None
     return StandaloneSharing(
@@ -130,29 +138,6 @@ def _distinct_rows(rows: Bytes) -> Bytes:
     return np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(len(texts), rows.shape[1])
 
 
-def _sets_with(rows: Bytes, width: int) -> list[int]:
-    """Return for each column the rows that have it, as bits."""
-    return [
-        int.from_bytes(
-            np.packbits(rows[:, column >> 3] >> (column & 7) & 1, bitorder="little").tobytes(),
-            "little",
-        )
-        for column in range(width)
-    ]
-
-
-def _links_by_set(
-    sets: list[int], at_home: list[int], own: Sequence[BoolArray], foreign: Sequence[BoolArray]
-) -> list[list[int]]:
-    return [
-        [
-            (sets[column] if theirs[column] else 0) | (sets[home] if mine[column] else 0)
-            for column, home in enumerate(at_home)
-        ]
-        for mine, theirs in zip(own, foreign, strict=True)
-    ]
-
-
 # Looking at more sets of links one by one costs more than it spares.
 _MOST_SETS = 256
 
@@ -172,12 +157,11 @@ class Visits:
         index: Index,
         plan: Plan,
         eligible: EligibleProviders,
-        shuffle: random.Random | None = None,
+        account: Account,
+        shuffle: random.Random | None,
         *,
-        whole: bool = False,
-        account: Account | None = None,
+        whole: bool,
     ) -> None:
-        account = account or Account()
         # The places of roots in canonical order and in that of the visits.
         account.take(4 * eligible.roots.nbytes)
         alone = None if whole else find_alone(index, eligible, account)
@@ -189,8 +173,14 @@ class Visits:
         self._is_owner: BoolArray | None = None
         self._owners: _Owners | None = None
         if alone is not None:
-            owners = _owners(index, alone)
-            self._roots = _with_own(index, eligible, alone)
+            taking_part = [any(sets) for sets in zip(*alone.linked_sets, strict=True)]
+            owners = np.unique(index.root[alone.slots[taking_part]])
+            # The roots that have a provider of their own to use.
+            useful = reduce(or_, eligible.own).copy()
+            useful[alone.slots] = False
+            having = np.zeros(index.size, dtype=bool)
+            having[index.root[np.flatnonzero(useful)]] = True
+            self._roots = eligible.roots[having[eligible.roots]]
             self._is_owner = np.repeat((False, True), (len(self._roots), len(owners)))
             self._roots = np.concatenate((self._roots, owners))
             self._reorder(np.argsort(canonical_places(index)[self._roots], kind="stable"))
@@ -275,8 +265,7 @@ class _Owners:
             return problem
         # A set that cannot hold all groups would only be found out after trying its combinations.
         for number in bits(sets):
-            only = _of_sets(problem, 1 << number)
-            if find_contradiction(plan, only):
+            if find_contradiction(plan, _of_sets(problem, 1 << number)):
                 sets &= ~(1 << number)
         return _of_sets(problem, sets)
 
@@ -286,18 +275,3 @@ def _of_sets(problem: Problem, sets: int) -> Problem:
     linked_sets = tuple([tuple([links & sets for links in by]) for by in problem.linked_sets])
     eligible = tuple([sum(1 << at for at, links in enumerate(by) if links) for by in linked_sets])
     return replace(problem, linked_sets=linked_sets, eligible=eligible)
-
-
-def _owners(index: Index, alone: StandaloneSharing) -> IntArray:
-    taking_part = [any(sets) for sets in zip(*alone.linked_sets, strict=True)]
-    return np.unique(index.root[alone.slots[taking_part]])
-
-
-def _with_own(index: Index, eligible: EligibleProviders, alone: StandaloneSharing) -> IntArray:
-    """Return the roots that have a provider of their own to use, in canonical order."""
-    useful = np.logical_or.reduce(eligible.own)
-    useful[alone.slots] = False
-    having = np.zeros(index.size, dtype=bool)
-    having[index.root[np.flatnonzero(useful)]] = True
-    roots: IntArray = eligible.roots[having[eligible.roots]]
-    return roots

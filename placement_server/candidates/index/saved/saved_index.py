@@ -13,6 +13,7 @@ nobody else could have written is read (`placement_server.candidates.index.saved
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -89,9 +90,8 @@ class SavedIndex:
         yield digest.digest()
 
     def _parts(self) -> Iterator[bytes | memoryview]:
-        arrays: dict[str, Array] = {
-            **arrays_of(self.columns), "roots": self.roots, "generations": self.generations,
-        }  # fmt: skip
+        arrays = arrays_of(self.columns)
+        arrays |= {"roots": self.roots, "generations": self.generations}
         header = orjson.dumps(
             {
                 **values_of(self.columns),
@@ -164,31 +164,22 @@ class SavedIndex:
         if header["schema"] != NEWEST_REVISION:
             raise UnusableCopy("it was read from a database with another schema")
         arrays = _arrays(data, end, header["arrays"])
-        columns, roots, generations = (
-            columns_from(arrays, header),
-            arrays["roots"],
-            arrays["generations"],
-        )
+        columns, roots = columns_from(arrays, header), arrays["roots"]
+        generations = arrays["generations"]
         require_consistency(columns, roots)
         if generations.dtype != roots.dtype or len(generations) != len(roots):
             raise ValueError("the generations are not those of its trees")
-        position = _position(header["last"], header["gaps"], now)
-        return cls(columns, roots, generations, position, _marks(header["marks"], position.last))
-
-
-def _position(last: Any, gaps: Sequence[Sequence[Any]], now: float) -> Position:
-    edges = whole_numbers([0, *(edge for start, stop in gaps for edge in (start, stop)), last])
-    if edges != sorted(edges):
-        raise ValueError("the gaps in the feed of changes are not before its end")
-    return Position(last, tuple(Gap(start, stop, now) for start, stop in gaps))
-
-
-def _marks(marks: Sequence[Sequence[Any]], last: int) -> list[Mark]:
-    ids = whole_numbers([number for number, _write_id in marks])
-    whole_numbers([write_id for _number, write_id in marks])
-    if not ids or ids != sorted(set(ids)) or ids[-1] > last:
-        raise ValueError("the newest change records are not in order")
-    return [Mark(*mark) for mark in marks]
+        last, gaps = header["last"], [(start, stop) for start, stop in header["gaps"]]
+        edges = whole_numbers([0, *chain.from_iterable(gaps), last])
+        if edges != sorted(edges):
+            raise ValueError("the gaps in the feed of changes are not before its end")
+        position = Position(last, tuple(Gap(start, stop, now) for start, stop in gaps))
+        marks = [Mark(*mark) for mark in header["marks"]]
+        ids = whole_numbers([mark.id for mark in marks])
+        whole_numbers([mark.write_id for mark in marks])
+        if not ids or ids != sorted(set(ids)) or ids[-1] > last:
+            raise ValueError("the newest change records are not in order")
+        return cls(columns, roots, generations, position, marks)
 
 
 def _arrays(
