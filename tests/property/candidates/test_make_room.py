@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_server.candidates.limits import Account, SearchEffort
-from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.places import Place
-from placement_server.candidates.make_room.plan import Answer, Bounds
-from placement_server.candidates.make_room.planner import Planner
+from placement_server.candidates.make_room.plan import Bounds
+from placement_server.candidates.make_room.question import Question as RoomQuestion
+from placement_server.candidates.make_room.question import find_room
 from placement_server.candidates.query.query import CandidateQuery
 from tests.property.candidates.moving import Assignment, Plans, Resources, fleet_of
 from tests.property.candidates.strategies import Choices, DrawnChoices, rarely, some
@@ -42,30 +39,12 @@ class Question:
             swap=rarely(choices) and len(self.fleet.consumers) < 5,
             seconds=60,
         )
-        self.holdings, self.answer = self._answer()
-
-    def _answer(self) -> tuple[Holdings, Answer]:
-        index = writer_of(self.fleet.world()).index
-        slots = {index.columns.uuid[slot]: slot for slot in range(index.size)}
-        takes = np.ones(index.size, bool)
-        emptied_roots = [slots[name] for name in self.emptied]
-        takes[emptied_roots] = False
-        left_alone = np.zeros(index.size, bool)
-        left_alone[[slots[name] for name in self.left_alone]] = True
-        holdings = Holdings(index, self.fleet.held(), left_alone, self.stay, frozenset(), {})
-        planner = Planner(
-            index,
-            holdings,
-            self.request,
-            emptied_roots,
-            takes,
-            takes & ~left_alone,
-            self.bounds,
-            Account(),
-            SearchEffort(),
-            time.monotonic,
+        asked = RoomQuestion(
+            self.request, self.bounds, tuple(self.emptied), trees=tuple(self.left_alone)
         )
-        return holdings, planner.run()
+        index, held = writer_of(self.fleet.world()).index, self.fleet.held()
+        self.room = find_room(index, asked, held, self.stay, Account(), SearchEffort())
+        self.holdings = self.room.holdings
 
     def plans(self) -> Plans:
         stay = {None, *self.left_alone}
@@ -91,12 +70,12 @@ def check(question: Question) -> str:
     plans, holdings = question.plans(), question.holdings
     swap, most = question.bounds.swap, question.bounds.most_moves
     best = plans.best_at_once(most) if swap else plans.best(most)
-    whole_plans = [plan for plan in question.answer.plans if plan.is_whole]
+    whole_plans = [plan for plan in question.room.plans if plan.is_whole]
     if best is None:
         assert not whole_plans
         return "none"
     [plan] = whole_plans
-    assert question.answer.is_proved or not holdings.is_whole
+    assert question.room.is_proved or not holdings.is_whole
     assert plan.cost == best
     moved: Assignment = frozenset()
     for consumer, _held, place in plan.moves:

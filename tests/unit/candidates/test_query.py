@@ -293,21 +293,6 @@ def test_an_exclamation_mark_in_same_subtree_puts_a_group_apart() -> None:
     assert query.same_subtree == (SameSubtree(frozenset(("_A",)), frozenset(("_B",))),)
 
 
-def marked(value: str, *, extensions: bool) -> CandidateQuery:
-    params = [("resources_A", "VCPU:1"), ("resources_B", "VCPU:1"), ("group_policy", "none")]
-    return parse([*params, ("same_subtree", value)], (1, 39), extensions=extensions)
-
-
 def test_without_the_extensions_a_lone_mark_is_an_unknown_suffix() -> None:
     with pytest.raises(QueryError, match=r"\['!'\] not found in"):
-        marked("_A,!", extensions=False)
-
-
-def test_with_the_extensions_a_lone_mark_names_nothing() -> None:
-    with pytest.raises(QueryError, match="Empty string"):
-        marked("_A,!", extensions=True)
-
-
-def test_with_the_extensions_a_mark_keeps_the_group_apart() -> None:
-    (subtree,) = marked("_A,!_B", extensions=True).same_subtree
-    assert (subtree.together, subtree.apart) == (frozenset({"_A"}), frozenset({"_B"}))
+        read("resources_A=VCPU:1&resources_B=VCPU:1&same_subtree=_A,!&group_policy=none")

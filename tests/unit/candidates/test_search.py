@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections import Counter
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -36,6 +37,10 @@ def gpu_host(name: str, count: int, total: int = 1) -> list[Provider]:
 def wanted(groups: int, policy: str = "isolate") -> str:
     resources = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
     return f"{resources}&group_policy={policy}"
+
+
+def providers_of(body: dict[str, Any]) -> list[frozenset[str]]:
+    return [frozenset(request["allocations"]) for request in body["allocation_requests"]]
 
 
 def roots_in_order(world: list[Provider], query: str, **options: object) -> list[str]:
@@ -75,10 +80,7 @@ def test_a_changed_tree_keeps_its_place_in_the_order() -> None:
 def test_candidates_that_differ_in_amounts_come_before_exchanges() -> None:
     world = gpu_host("a", 4) + gpu_host("b", 2)
     body = ask(world, wanted(2))
-    found = [
-        frozenset(allocation_request["allocations"])
-        for allocation_request in body["allocation_requests"]
-    ]
+    found = providers_of(body)
     distinct = 6 + 1
     assert len(found) == 2 * distinct
     assert len(set(found[:distinct])) == distinct
@@ -88,12 +90,8 @@ def test_candidates_that_differ_in_amounts_come_before_exchanges() -> None:
 @pytest.mark.parametrize(
     ("query", "distinct", "every"),
     [
-        (
-            "resources_A=VGPU:1&required_A=CUSTOM_T&resources_B=VGPU:1&group_policy=isolate",
-            8 * 7 // 2 + 8,
-            8 * 8,
-        ),
-        ("resources=VGPU:1&resources_B=VGPU:1&group_policy=none", 9 * 8 // 2, 9 * 8),
+        ("resources_A=VGPU:1&required_A=CUSTOM_T&resources_B=VGPU:1&group_policy=isolate", 36, 64),
+        ("resources=VGPU:1&resources_B=VGPU:1&group_policy=none", 36, 72),
         ("resources_A=VGPU:1&resources_B=DISK_GB:1&resources_C=VGPU:1&group_policy=none", 36, 72),
     ],
 )
@@ -103,19 +101,11 @@ def test_exchanges_of_groups_that_are_not_alike_come_last_too(
     gpus = [Provider(f"g{n}", "h", {"VGPU": 1}, ("CUSTOM_T",) if n < 8 else ()) for n in range(9)]
     world = [Provider("h", inventory={"DISK_GB": 10}), *gpus]
     body = ask(world, query)
-    found = [
-        frozenset(allocation_request["allocations"])
-        for allocation_request in body["allocation_requests"]
-    ]
+    found = providers_of(body)
     assert (len(found), len(set(found))) == (every, distinct)
     assert len(set(found[:distinct])) == distinct
     limited = ask(world, f"{query}&limit={distinct}")
-    assert len(
-        {
-            frozenset(allocation_request["allocations"])
-            for allocation_request in limited["allocation_requests"]
-        }
-    ) == (distinct)
+    assert len(set(providers_of(limited))) == distinct
 
 
 def test_groups_without_resources_do_not_put_off_amounts_that_are_new() -> None:
@@ -123,15 +113,7 @@ def test_groups_without_resources_do_not_put_off_amounts_that_are_new() -> None:
     query = "resources_A=VGPU:1&required_B=!CUSTOM_T&same_subtree=_A,_B&group_policy=none&limit=4"
     writer = [*world, Provider("names", traits=("CUSTOM_T",))]
     body = ask(writer, query)
-    assert (
-        len(
-            {
-                frozenset(allocation_request["allocations"])
-                for allocation_request in body["allocation_requests"]
-            }
-        )
-        == 4
-    )
+    assert len(set(providers_of(body))) == 4
 
 
 def test_so_many_exchanges_that_the_order_is_given_up_are_all_found() -> None:
@@ -156,39 +138,46 @@ def test_every_way_to_hand_out_equal_devices_is_found(policy: str) -> None:
     assert len(body["allocation_requests"]) == 24
 
 
-@pytest.mark.parametrize("policy", ["none", "isolate"])
-def test_more_groups_than_devices_fail_without_trying_combinations(policy: str) -> None:
+ONE_SHORT = "&".join(f"resources_{number}=VGPU:2" for number in range(25))
+TWO_KINDS = [
+    *(f"resources_{number}=VGPU:1&required_{number}=CUSTOM_A" for number in range(9)),
+    *(f"resources_x{number}=VGPU:1" for number in range(8)),
+    "group_policy=isolate",
+]
+
+
+@pytest.mark.parametrize(
+    ("world", "query", "looks"),
+    [
+        pytest.param(gpu_host("a", 63), wanted(64, "none"), 10, id="more groups than devices"),
+        pytest.param(gpu_host("a", 63), wanted(64), 10, id="more isolated groups than devices"),
+        pytest.param(
+            [
+                Provider("host"),
+                *(Provider(f"a{n}", "host", {"VGPU": 1}, ("CUSTOM_A",)) for n in range(12)),
+                *(Provider(f"b{n}", "host", {"VGPU": 1}) for n in range(4)),
+            ],
+            "&".join(TWO_KINDS),
+            10,
+            id="groups of two kinds compete for devices",
+        ),
+        # Each group of two units fills one device of three: half of the capacity cannot be used.
+        pytest.param(
+            gpu_host("a", 24, total=3),
+            f"{ONE_SHORT}&group_policy=none",
+            50,
+            id="equal devices of which the first led to nothing",
+        ),
+    ],
+)
+def test_what_cannot_fit_fails_without_trying_combinations(
+    world: list[Provider], query: str, looks: int
+) -> None:
     ticks = itertools.count()
-    index = writer_of(gpu_host("a", 63)).index
-    query = parse(parse_qsl(wanted(64, policy)), (1, 39))
-    search = Search(query, index, clock=lambda: float(next(ticks)))
+    parsed = parse(parse_qsl(query), (1, 39))
+    search = Search(parsed, writer_of(world).index, clock=lambda: float(next(ticks)))
     assert list(search.candidates()) == []
-    assert next(ticks) < 10
-
-
-def test_groups_of_two_kinds_that_compete_for_devices_fail_at_once() -> None:
-    world = [Provider("host")]
-    for number in range(16):
-        traits = ("CUSTOM_A",) if number < 12 else ()
-        world.append(Provider(f"gpu{number}", "host", {"VGPU": 1}, traits))
-    every = [f"resources_{number}=VGPU:1&required_{number}=CUSTOM_A" for number in range(9)]
-    every += [f"resources_x{number}=VGPU:1" for number in range(8)]
-    ticks = itertools.count()
-    query = parse(parse_qsl("&".join(every) + "&group_policy=isolate"), (1, 39))
-    search = Search(query, writer_of(world).index, clock=lambda: float(next(ticks)))
-    assert list(search.candidates()) == []
-    assert next(ticks) < 10
-
-
-def test_equal_devices_are_not_tried_again_when_nothing_came_of_the_first() -> None:
-    # Each group of two units fills one device of three: half of the capacity cannot be used.
-    world = gpu_host("a", 24, total=3)
-    groups = "&".join(f"resources_{number}=VGPU:2" for number in range(25))
-    ticks = itertools.count()
-    query = parse(parse_qsl(groups + "&group_policy=none"), (1, 39))
-    search = Search(query, writer_of(world).index, clock=lambda: float(next(ticks)))
-    assert list(search.candidates()) == []
-    assert next(ticks) < 50
+    assert next(ticks) < looks
 
 
 def test_a_search_that_runs_out_of_time_says_so() -> None:
@@ -289,59 +278,6 @@ def test_a_random_order_without_limit_has_every_candidate_once() -> None:
     ordered = [e.slots() for e in Search(query, index).candidates()]
     assert found != ordered
     assert sorted(found) == sorted(ordered)
-
-
-NIC_HOST = [
-    Provider("host"),
-    Provider("cell0", "host", {"VCPU": 4}, ("HW_NUMA_ROOT",)),
-    Provider("cell1", "host", {"VCPU": 4}, ("HW_NUMA_ROOT",)),
-    Provider("nic0", "cell0", {}, ("CUSTOM_NIC",)),
-    Provider("nic1", "cell1", {}, ("CUSTOM_NIC",)),
-    *(
-        Provider(f"pf{nic}{port}", f"nic{nic}", {"SRIOV_NET_VF": 8})
-        for nic in range(2)
-        for port in range(2)
-    ),
-    Provider("gpu0", "cell0", {"VGPU": 2}),
-    Provider("gpu1", "cell1", {"VGPU": 2}),
-]
-
-
-def test_extension_isolate_two_vfs_from_different_pfs_of_one_nic() -> None:
-    query = (
-        "resources_A=SRIOV_NET_VF:1&resources_B=SRIOV_NET_VF:1&required_NIC=CUSTOM_NIC"
-        "&same_subtree=_A,_B,_NIC&isolate=_A,_B"
-    )
-    assert mapping(ask(NIC_HOST, query, extensions=True), "_A", "_B", "_NIC") == {
-        ("pf00", "pf01", "nic0"), ("pf01", "pf00", "nic0"),
-        ("pf10", "pf11", "nic1"), ("pf11", "pf10", "nic1"),
-    }  # fmt: skip
-
-
-def test_extension_isolate_leaves_groups_that_it_does_not_name_free() -> None:
-    world = [Provider("host"), *(Provider(n, "host", {"VGPU": 4}) for n in ("x", "y"))]
-    query = "resources_A=VGPU:1&resources_B=VGPU:1&resources_C=VGPU:1&isolate=_A"
-    assert mapping(ask(world, query, extensions=True), "_A", "_B", "_C") == {
-        ("x", "y", "y"), ("y", "x", "x"),
-    }  # fmt: skip
-
-
-def test_extension_isolate_keeps_the_unsuffixed_group_away_too() -> None:
-    world = [Provider("host"), *(Provider(n, "host", {"VGPU": 4}) for n in ("x", "y"))]
-    body = ask(world, "resources=VGPU:1&resources_A=VGPU:1&isolate=_A", extensions=True)
-    assert mapping(body, "", "_A") == {("x", "y"), ("y", "x")}
-
-
-def test_extension_apart_a_group_outside_of_the_subtree_of_another() -> None:
-    query = "resources_A=VGPU:1&required_C=HW_NUMA_ROOT&same_subtree=_C,!_A"
-    assert mapping(ask(NIC_HOST, query, extensions=True), "_C", "_A") == {
-        ("cell0", "gpu1"), ("cell1", "gpu0"),
-    }  # fmt: skip
-
-
-def test_a_vgpu_under_the_cell_of_the_vcpus_needs_no_extension() -> None:
-    query = "resources_C=VCPU:2&resources_G=VGPU:1&same_subtree=_C,_G&group_policy=none"
-    assert mapping(ask(NIC_HOST, query), "_C", "_G") == {("cell0", "gpu0"), ("cell1", "gpu1")}
 
 
 def test_extension_root_member_of_looks_at_the_root_of_the_tree() -> None:
