@@ -51,14 +51,19 @@ def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
-def new_table(*headings: str) -> Table:
-    """Return a table without lines, whose cells are broken where they are too long."""
+def new_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table without lines, numbers to the right; cells that are too long are broken."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    lines = [list(map(text_of, row)) for row in rows]
+    for position, heading in enumerate(headings):
+        is_number = bool(lines) and all(_is_number(line[position]) for line in lines)
+        made.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for line in lines:
+        made.add_row(*map(Text, line))
+    return made
 
 
 def print_paged(part: RenderableType) -> None:
@@ -103,6 +108,14 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
+def show(namespace: argparse.Namespace, document: object, *lines: str) -> None:
+    """Print a document for scripts, or the same as lines for people."""
+    if namespace.json:
+        print_json(document)
+    elif lines:
+        print("\n".join(lines))
+
+
 def show_rows(
     namespace: argparse.Namespace,
     headings: Sequence[str],
@@ -120,7 +133,7 @@ def show_rows(
         for row in chosen_cells(namespace, headings, rows):
             print(" ".join(row))
         return
-    print_paged(table(namespace, headings, rows))
+    print_paged(chosen_table(namespace, headings, rows))
 
 
 def chosen_cells(
@@ -134,24 +147,15 @@ def chosen_cells(
     return [[text_of(row[number]) for number in columns] for row in rows]
 
 
-def table(
+def chosen_table(
     namespace: argparse.Namespace, headings: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> Table:
-    """Return the chosen columns as a table, numbers to the right.
+    """Return the chosen columns as a table.
 
     :raises UnknownColumn: there is none of a name.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    lines = chosen_cells(namespace, headings, rows)
-    for position, number in enumerate(chosen_columns(namespace, headings)):
-        is_number = bool(lines) and all(_is_number(row[position]) for row in lines)
-        made.add_column(headings[number], justify="right" if is_number else "left", overflow="fold")
-    for row in lines:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
+    chosen_headings = [headings[number] for number in chosen_columns(namespace, headings)]
+    return new_table(chosen_headings, chosen_cells(namespace, headings, rows))
 
 
 def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
@@ -161,17 +165,9 @@ def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> N
         for position in chosen_columns(namespace, names):
             print(text_of(document[names[position]]))
         return
-    fields = [(name, value) for name, value in document.items() if _is_asked(namespace, name)]
-    show_rows(
-        argparse.Namespace(format=namespace.format, column=[]),
-        ("field", "value"),
-        fields,
-        document,
-    )
-
-
-def _is_asked(namespace: argparse.Namespace, name: str) -> bool:
-    return not namespace.column or name in namespace.column
+    fields = [field for field in document.items() if field[0] in (namespace.column or document)]
+    everything = argparse.Namespace(format=namespace.format, column=[])
+    show_rows(everything, ("field", "value"), fields, document)
 
 
 def chosen_columns(namespace: argparse.Namespace, headings: Sequence[str]) -> list[int]:

@@ -6,6 +6,7 @@ import argparse
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from compute_agent import errors
@@ -15,6 +16,8 @@ from compute_agent.programs.printable import show_orders
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+    from compute_agent.placement.transports.transport import Transport
 
 AGENT, SCHEDULER = "compute-agent", "compute-scheduler"
 """Names of configurations: each is `/etc/NAME/NAME.conf`, or where oslo.config looks besides."""
@@ -66,12 +69,11 @@ def add_command(
     return parser
 
 
-def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
+def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     """Return the configuration of the files that a command line names.
 
     Where it names none it is the first of `namespace.configurations` that this machine has.
 
-    :param debug: log everything; `None`: as the option --debug has it.
     :raises InvalidConfiguration: it cannot be used.
     """
     from oslo_config import cfg
@@ -82,19 +84,40 @@ def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -
     first = next((name for name in names if cfg.find_config_files(project=name)), names[0])
     argv = [f"--config-file={file}" for file in namespace.config_file]
     argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    argv += ["--debug"] if (namespace.debug if debug is None else debug) else []
+    argv += ["--debug"] if namespace.debug else []
     return agent_conf.new_config(argv, first)
 
 
-def status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
-    """Return the exit status of an error."""
-    return error.exit_status
+def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts | None = None) -> Transport:
+    """Return the way to the placement that options name.
+
+    :param conf: whose placement it is where they name none; None: that of the OS_* variables.
+    :raises InvalidConfiguration: a file that they name cannot be used.
+    :raises PlacementUnavailable: the database that a file names cannot be used.
+    """
+    file, cloud = getattr(namespace, "placement_config", None), namespace.os_cloud
+    if file is not None:
+        if not Path(file).is_file():
+            raise errors.InvalidConfiguration(
+                f"The configuration of placement-server {file} does not exist. Correct the path."
+            )
+        from compute_agent.placement.transports.in_process import InProcessTransport
+
+        return InProcessTransport.from_config_files([file])
+    if cloud is not None or conf is None:
+        from compute_agent.placement.transports.cloud import cloud_transport
+
+        limit = getattr(namespace, "request_timeout", None)
+        return cloud_transport(cloud, limit and (limit, limit))
+    from compute_agent.placement.transports.keystone import KeystoneTransport
+
+    return KeystoneTransport.from_conf(conf)
 
 
 def run(
     program: str,
     namespace: argparse.Namespace,
-    failure_status: Failed = status_of,
+    failure_status: Failed = lambda _namespace, error: error.exit_status,
     *,
     reader_may_leave: bool = False,
 ) -> int:

@@ -1,4 +1,4 @@
-"""Pictures that a command draws again and again, until q or Ctrl-C."""
+"""What a command shows while it goes on: pictures drawn again and again, and progress."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from compute_agent import errors
 from compute_agent.programs.printable import terminal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+T = TypeVar("T")
 
 _CLEAR: Final = "\033[2J"
 _HIDE_CURSOR, _SHOW_CURSOR = "\033[?25l", "\033[?25h"
@@ -124,6 +131,76 @@ class Screen:
         return self._reader_left
 
 
+def looks(
+    look: Callable[[], T],
+    is_left: Callable[[float], bool],
+    seconds: float,
+    say: Callable[[str], None],
+) -> Iterator[T]:
+    """Yield what is there, again and again, until it is left; placement may be away in between.
+
+    :param is_left: waits so many seconds, and returns whether nothing more is to be yielded.
+    :param say: told of the beginning and the end of each time that placement is away.
+    """
+    is_away = False
+    while True:
+        try:
+            seen = look()
+        except errors.PlacementError as error:
+            if not is_away:
+                say(f"{now()}  Placement cannot be read, and is asked again. {error}")
+            is_away = True
+        else:
+            if is_away:
+                say(f"{now()}  Placement answers again.")
+            is_away = False
+            yield seen
+        if is_left(seconds):
+            return
+
+
+def now() -> str:
+    """Return the time of day."""
+    return time.strftime("%H:%M:%S")
+
+
 def _write_at_once(text: str) -> None:
     """Write to the terminal past the stream, which a signal may have interrupted in a write."""
     os.write(sys.stdout.fileno(), text.encode())
+
+
+class ProgressBars:
+    """One bar for each kind of work. Silent where stderr is not a terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bars: dict[str, TaskID] = {}
+
+    def update(self, what: str, done_count: int, total: int) -> None:
+        """Show how much of a task is done."""
+        if what not in self._bars:
+            self._bars[what] = self._progress.add_task(what)
+        self._progress.update(self._bars[what], completed=done_count, total=total)
+
+    def show(self, text: str) -> None:
+        """Show a task of unknown length."""
+        self._progress.console.print(f"{text} ...", highlight=False)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, and show the remaining time."""
+        for elapsed_seconds in range(int(seconds)):
+            self.update("waiting before the second look", elapsed_seconds, int(seconds))
+            time.sleep(1)
+        time.sleep(seconds - int(seconds))
+
+
+@contextmanager
+def progress_bars() -> Iterator[ProgressBars]:
+    """Yield bars that disappear at the end."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    is_watched = sys.stderr.isatty()
+    console = Console(file=terminal(sys.stderr), quiet=not is_watched)
+    with Progress(console=console, transient=True, disable=not is_watched) as progress:
+        yield ProgressBars(progress)

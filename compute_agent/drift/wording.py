@@ -12,6 +12,14 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
+def age(seconds: float) -> str:
+    """Return how long ago something was, in the largest unit of which it has two: `3 h ago`."""
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{int(seconds / size)} {unit} ago"
+    return f"{max(int(seconds), 0)} s ago"
+
+
 def resources(amounts: Mapping[str, int]) -> str:
     """Return amounts by class: `512 MEMORY_MB, 1 VCPU`."""
     return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))

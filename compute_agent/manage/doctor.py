@@ -333,13 +333,10 @@ def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     for directory, use in uses:
         if not directory:
             continue
-        place = _existing(Path(directory))
+        path = Path(directory).absolute()
+        # the nearest directory above it that exists
+        place = next(place for place in (path, *path.parents) if place.exists())
         if (device := place.stat().st_dev) not in seen_devices:
             seen_devices.add(device)
             space, text = space_of(place, f"{directory} ({use})")
             yield Diagnosis(_LEVELS[space], "disk", text)
-
-
-def _existing(path: Path) -> Path:
-    """Return the path, or the nearest directory above it that exists."""
-    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())

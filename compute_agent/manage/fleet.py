@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from compute_agent import errors
 from compute_agent.drift.wording import count_of
+from compute_agent.manage.drain import use_of
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.placement.transports.transport import BASE
 from compute_agent.programs.exit_status import Exit
@@ -136,19 +137,6 @@ def has_traits(tree: Sequence[ProviderLines], conditions: Iterable[str]) -> bool
     return all((name.lstrip("!") in traits) != name.startswith("!") for name in conditions)
 
 
-def consumers(
-    placement: PlacementApi, tree: Sequence[ProviderLines]
-) -> dict[str, dict[str, dict[str, int]]]:
-    """Return who holds what of a tree: consumer, provider, amounts by resource class."""
-    held_amounts: dict[str, dict[str, dict[str, int]]] = {}
-    for provider in tree:
-        if any(line.used for line in provider.inventories.values()):
-            allocations = placement.providers.allocations(provider.uuid, provider.name)
-            for consumer, record in allocations.items():
-                held_amounts.setdefault(consumer, {})[provider.uuid] = dict(record["resources"])
-    return held_amounts
-
-
 def described(
     placement: PlacementApi,
     trees: Iterable[Sequence[ProviderLines]],
@@ -170,8 +158,10 @@ def described(
     return [
         host
         if host.agent != SILENT and host.is_enabled
-        else replace(host, consumers=len(consumers(placement, tree)))
-        for host, tree in zip(hosts, read_trees, strict=True)
+        else replace(
+            host, consumers=len(use.holders) if (use := use_of(placement, host.uuid)) else 0
+        )
+        for host in hosts
     ]
 
 

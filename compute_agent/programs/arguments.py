@@ -36,10 +36,21 @@ _LINE: Final = re.compile(
     r"(?: \((?P<default>[^)]*)\))?"
     r" {2,}(?P<help>.+)"
 )
+
+
+def parameter(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE of a query string; the value may contain further signs."""
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as member_of=UUID")
+    return name, value
+
+
 _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "N": positive,
     "SECONDS": positive,
     "PORT": port,
+    "NAME=VALUE": parameter,
 }
 """Types of values by their names; others are texts."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from compute_agent.agent import assembly
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd.agent import logging_setup
 from compute_agent.cmd.agent.running import ask_agent, troubles
+from compute_agent.cmd.output import show
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.doctor import (
     examine,
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
 def doctor(namespace: argparse.Namespace) -> int:
     """Print every diagnosis and return the worst level: 0 fine, 1 warnings, 2 errors."""
     try:
-        conf = logging_setup.quiet_configuration(namespace, verbose=namespace.debug)
+        conf = logging_setup.quiet_configuration(namespace)
     except errors.InvalidConfiguration as error:
         # it ends all other checks
         diagnoses = [Diagnosis(Level.ERROR, "configuration", str(error))]
     else:
         diagnoses = list(_diagnoses(conf))
-    if namespace.json:
-        documents = [_document(diagnosis) for diagnosis in diagnoses]
-        print(json.dumps({"diagnoses": documents}, indent=2))
-    else:
-        for diagnosis in diagnoses:
-            print(f"{diagnosis.level.name.lower():8} {diagnosis.subject}: {diagnosis}")
+    show(
+        namespace,
+        {"diagnoses": list(map(_document, diagnoses))},
+        *(f"{d.level.name.lower():8} {d.subject}: {d}" for d in diagnoses),
+    )
     return max((diagnosis.level for diagnosis in diagnoses), default=Level.FINE)
 
 

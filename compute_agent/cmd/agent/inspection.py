@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.cmd.agent import capture, logging_setup
-from compute_agent.cmd.output import new_console
+from compute_agent.cmd.output import new_console, print_json
 from compute_agent.cmd.trees.form import TreeForm, form_of, given_form_options
+from compute_agent.drift import wording
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.placement.consumers import Consumers
 from compute_agent.placement.transports.empty import EmptyPlacement
@@ -66,7 +66,7 @@ def show(namespace: argparse.Namespace) -> None:
 
 def _parts(namespace: argparse.Namespace) -> AgentParts:
     """Assemble an agent that changes nothing."""
-    conf = logging_setup.quiet_configuration(namespace, verbose=namespace.debug)
+    conf = logging_setup.quiet_configuration(namespace)
     directory = getattr(namespace, "from_capture", None)
     if directory is None:
         return assembly.build(conf, read_only=True)
@@ -118,7 +118,7 @@ def print_plan(
                 usages = _planned_usages(parts.report, proposal)
                 _print_tree(proposal.wanted_tree, proposal.root_uuid, usages, {}, TreeForm())
     if as_json:
-        print(json.dumps({"nodes": documents}, indent=2))
+        print_json({"nodes": documents})
     if problems:
         raise as_one(problems)
     return Exit.WOULD_CHANGE if change_count else Exit.FINE
@@ -153,7 +153,7 @@ def print_trees(
         if not as_json:
             _print_tree(tree, uuid, usages, ages, form)
     if as_json:
-        print(json.dumps({"nodes": documents}, indent=2))
+        print_json({"nodes": documents})
 
 
 def selected_nodes(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
@@ -180,7 +180,7 @@ def providers(
             "name": data.name,
             "parent_uuid": data.parent_uuid,
             "generation": data.generation,
-            "age_seconds": _whole(ages[data.uuid]),
+            "age_seconds": None if (age := ages[data.uuid]) is None else max(int(age), 0),
             "inventories": {rc: dict(record) for rc, record in sorted(data.inventory.items())},
             "usages": dict(sorted(usages[data.uuid].items())),
             "traits": sorted(data.traits),
@@ -245,20 +245,5 @@ def _lines(
         inventories=inventory_lines(provider.inventory, usages.get(provider.uuid, {})),
         traits=tuple(sorted(provider.traits)),
         aggregates=tuple(sorted(provider.aggregates)),
-        note=_age(ages.get(provider.uuid)),
+        note="" if (age := ages.get(provider.uuid)) is None else f"written {wording.age(age)}",
     )
-
-
-def _whole(seconds: float | None) -> int | None:
-    return None if seconds is None else max(int(seconds), 0)
-
-
-def _age(seconds: float | None) -> str:
-    """Return the age in the largest unit of which it has two; an empty string when unknown."""
-    elapsed_seconds = _whole(seconds)
-    if elapsed_seconds is None:
-        return ""
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if elapsed_seconds >= 2 * size:
-            return f"written {elapsed_seconds // size} {unit} ago"
-    return f"written {elapsed_seconds} s ago"

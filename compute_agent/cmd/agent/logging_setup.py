@@ -48,8 +48,11 @@ def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
 
     :param verbose: everything, not only errors.
     """
-    # oslo.log's own default is stdout, which belongs to the result
+    # oslo.log's own default is stdout, which belongs to the result; the file is the daemon's, and
+    # who runs a command may not be allowed to write to it
     conf.set_override("use_stderr", True)
+    for option in ("log_file", "log_dir"):
+        conf.set_override(option, None)
     set_up_daemon(conf)
     if not verbose:
         for name in (None, *LIBRARIES):
@@ -57,23 +60,22 @@ def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
         message_bus.keep_quiet()
 
 
-def quiet_configuration(namespace: argparse.Namespace, *, verbose: bool) -> cfg.ConfigOpts:
+def quiet_configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     """Return the configuration of such a command, and log for it.
 
     :raises InvalidConfiguration: it cannot be used.
     """
-    conf = program.configuration(namespace, debug=verbose)
-    set_up_command(conf, verbose=verbose)
+    conf = program.configuration(namespace)
+    set_up_command(conf, verbose=namespace.debug)
     return conf
 
 
 def log_fatal(error: Exception) -> None:
     """Log why the agent ends, unless the log is stderr, where it is printed anyway."""
-    handlers = logging.getLogger().handlers
-    if all(isinstance(h, logging.StreamHandler) and not _is_file(h) for h in handlers):
-        return
-    LOG.critical("The agent ends: %s", error)
-
-
-def _is_file(handler: logging.Handler) -> bool:
-    return isinstance(handler, logging.FileHandler)
+    for handler in logging.getLogger().handlers:
+        # a file is a stream, too
+        if isinstance(handler, logging.FileHandler) or not isinstance(
+            handler, logging.StreamHandler
+        ):
+            LOG.critical("The agent ends: %s", error)
+            return

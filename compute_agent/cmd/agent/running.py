@@ -20,6 +20,7 @@ from compute_agent import __version__, errors
 from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd import program
+from compute_agent.cmd.output import print_json, show
 from compute_agent.drift.wording import resources
 from compute_agent.placement.transports.transport import clock_fault
 from compute_agent.programs.exit_status import Exit
@@ -74,19 +75,21 @@ def report(namespace: argparse.Namespace) -> int:
 def history(namespace: argparse.Namespace) -> None:
     """Print the last changes that the agent wrote."""
     changes = _ask(namespace, "history", STATUS_TIMEOUT)
-    if namespace.json:
-        print(json.dumps(list(changes), indent=2))
-        return
-    for change in changes:
-        print(f"{change['at']}  {'lost ' if change['is_loss'] else ''}{change['text']}")
-    if not changes:
-        print("Nothing was changed in placement.")
+    lines = [f"{c['at']}  {'lost ' if c['is_loss'] else ''}{c['text']}" for c in changes]
+    show(namespace, changes, *lines or ["Nothing was changed in placement."])
 
 
 def fit(namespace: argparse.Namespace) -> int:
-    """Draw what a request would get."""
-    arguments = {"spec": _request_of(namespace.spec), "node": namespace.node}
-    answer = _ask(namespace, "fit", ORDER_TIMEOUT, **arguments)
+    """Draw what a request would get.
+
+    :raises InvalidInput: the file cannot be read, or is not JSON.
+    """
+    path = namespace.spec
+    try:
+        spec = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise errors.InvalidInput(f"{path} cannot be read as a request in JSON: {error}") from error
+    answer = _ask(namespace, "fit", ORDER_TIMEOUT, spec=spec, node=namespace.node)
     print("\n".join(answer["lines"]))
     return Exit.FINE if answer["fits"] else Exit.FAILED
 
@@ -120,21 +123,20 @@ def claims(namespace: argparse.Namespace) -> None:
     except AgentNotRunning:
         ledger = Ledger(Path(conf.state_path), read_only=True)
         documents = [claim.document() for _consumer, claim in sorted(ledger.claims().items())]
-    if namespace.json:
-        print(json.dumps({"claims": documents}, indent=2))
-        return
-    for claim in documents:
-        behind = "" if claim["instance"] == claim["consumer"] else f"  of {claim['instance']}"
-        print(f"{claim['consumer']}  node {claim['node']}{behind}")
-        for uuid, classes in sorted(claim["amounts"].items()):
-            print(f"  provider {uuid}: {resources(classes)}")
-        for unit in claim["units"]:
-            print(f"  {unit['resource_class']} {unit['name']}")
-        for cell in claim["cells"]:
-            pages = f" in pages of {cell['page_size_kib']} KiB" if cell["page_size_kib"] else ""
-            print(f"  NUMA cell {cell['cell']}: {cell['memory_mib']} MiB{pages}")
-    if not documents:
-        print("no claims")
+    lines = [line for claim in documents for line in _claim_lines(claim)]
+    show(namespace, {"claims": documents}, *lines or ["no claims"])
+
+
+def _claim_lines(claim: Mapping[str, Any]) -> Iterator[str]:
+    behind = "" if claim["instance"] == claim["consumer"] else f"  of {claim['instance']}"
+    yield f"{claim['consumer']}  node {claim['node']}{behind}"
+    for uuid, classes in sorted(claim["amounts"].items()):
+        yield f"  provider {uuid}: {resources(classes)}"
+    for unit in claim["units"]:
+        yield f"  {unit['resource_class']} {unit['name']}"
+    for cell in claim["cells"]:
+        pages = f" in pages of {cell['page_size_kib']} KiB" if cell["page_size_kib"] else ""
+        yield f"  NUMA cell {cell['cell']}: {cell['memory_mib']} MiB{pages}"
 
 
 def drop_claim(namespace: argparse.Namespace) -> int:
@@ -155,24 +157,13 @@ def drop_claim(namespace: argparse.Namespace) -> int:
     return Exit.FINE if was_dropped else Exit.FAILED
 
 
-def _request_of(path: str) -> Any:
-    """Return the request in a file of JSON; - is stdin.
-
-    :raises InvalidInput: the file cannot be read, or is not JSON.
-    """
-    try:
-        return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise errors.InvalidInput(f"{path} cannot be read as a request in JSON: {error}") from error
-
-
 def print_status(document: Mapping[str, Any], *, as_json: bool) -> None:
     """Print the status document.
 
     :raises OtherVersion: an agent of another version wrote it, with other keys.
     """
     if as_json:
-        print(json.dumps(document, indent=2))
+        print_json(document)
         return
     try:
         _print_status(document)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
@@ -13,8 +12,9 @@ from oslo_config import cfg
 
 from compute_agent import errors
 from compute_agent.cmd.manage.exit_statuses import SyncExit
-from compute_agent.cmd.manage.options import BadArgument, configuration, transport
-from compute_agent.cmd.progress import ProgressBars, progress_bars
+from compute_agent.cmd.manage.options import BadArgument, configuration, report_client
+from compute_agent.cmd.output import show
+from compute_agent.cmd.screen import ProgressBars, progress_bars
 from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of
 from compute_agent.placement import provider_directory
@@ -38,8 +38,7 @@ def sync_aggregates(namespace: argparse.Namespace) -> int:
     """Put hosts into their aggregates."""
     conf = configuration(namespace)
     aggregates = _aggregates(conf)
-    report = ReportClient(transport(namespace, conf))
-    report.connect()
+    report = report_client(namespace, conf)
     with progress_bars() as bars:
         hosts = {host for aggregate in aggregates for host in aggregate.hosts}
         nodes = _announced_nodes(conf, hosts, bars)
@@ -96,29 +95,28 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
             "done; repeat the command for the rest.",
             file=sys.stderr,
         )
-    if namespace.json:
-        document = {
-            "dry_run": namespace.dry_run,
-            "hosts": result.hosts,
-            "changes": [asdict(change) for change in result.changes],
-            "problems": [
-                {**asdict(problem), "trouble": problem.trouble.name.lower()}
-                for problem in result.problems
-            ],
-            "failure": None if result.failure is None else str(result.failure),
-        }
-        print(json.dumps(document, indent=2))
-        return
+    document = {
+        "dry_run": namespace.dry_run,
+        "hosts": result.hosts,
+        "changes": list(map(asdict, result.changes)),
+        "problems": [
+            {**asdict(problem), "trouble": problem.trouble.name.lower()}
+            for problem in result.problems
+        ],
+        "failure": None if result.failure is None else str(result.failure),
+    }
     would = "would be " if namespace.dry_run else ""
-    for change in result.changes:
-        for aggregate in change.added:
-            print(f"{change.host} ({change.provider}): {would}added to {aggregate}")
-        for aggregate in change.removed:
-            print(f"{change.host} ({change.provider}): {would}removed from {aggregate}")
-    print(
+    lines = [
+        f"{change.host} ({change.provider}): {would}{what} {aggregate}"
+        for change in result.changes
+        for what, aggregates in (("added to", change.added), ("removed from", change.removed))
+        for aggregate in aggregates
+    ]
+    lines.append(
         f"{count_of(result.hosts, 'host')}: {len(result.changes)} {would}changed, "
         f"{len(result.problems)} with problems"
     )
+    show(namespace, document, *lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +175,18 @@ class AggregateSync:
         directory = provider_directory.read(self.report.placement)
         by_name = {provider.name: provider.uuid for provider in directory.providers.values()}
         aggregates_of: dict[str, set[str]] = {}
-        hosts = {}
+        names: dict[str, str] = {}
         for host in sorted(
             {host for listed_aggregate in self.aggregates for host in listed_aggregate.hosts}
         ):
-            try:
-                hosts[host] = self._root(host, directory, by_name)
-            except _UnusableHost as unusable:
-                result.problems.append(SyncProblem(host, *unusable.args))
+            root = self._root(host, directory, by_name)
+            if isinstance(root, SyncProblem):
+                result.problems.append(root)
                 continue
-            aggregates_of.setdefault(hosts[host], set()).update(
+            names[root] = host
+            aggregates_of.setdefault(root, set()).update(
                 aggregate.uuid for aggregate in self.aggregates if host in aggregate.hosts
             )
-        names = {root: host for host, root in hosts.items()}
         leaving = self._leaving(directory, aggregates_of) if self.prune else {}
         result.hosts = len(names)
         roots = sorted({*aggregates_of, *leaving})
@@ -205,26 +202,27 @@ class AggregateSync:
                 break
         return result
 
-    def _root(self, host: str, directory: ProviderDirectory, by_name: Mapping[str, str]) -> str:
+    def _root(
+        self, host: str, directory: ProviderDirectory, by_name: Mapping[str, str]
+    ) -> str | SyncProblem:
         nodes = self.nodes.get(host)
         if nodes is None:
             uuid = by_name.get(host)
             if uuid is None:
                 detail = "no agent announces it, and placement has no resource provider of its name"
-                raise _UnusableHost(SyncExit.UNKNOWN_HOST, detail)
+                return SyncProblem(host, SyncExit.UNKNOWN_HOST, detail)
             if directory.root(uuid) != uuid or directory.is_shared(uuid):
-                raise _UnusableHost(
-                    SyncExit.NO_NODE,
-                    f"the resource provider of its name ({uuid}) is not a host",
-                )
+                detail = f"the resource provider of its name ({uuid}) is not a host"
+                return SyncProblem(host, SyncExit.NO_NODE, detail)
             return uuid
         if not nodes:
-            raise _UnusableHost(SyncExit.NO_NODE, "its agent announces none")
+            return SyncProblem(host, SyncExit.NO_NODE, "its agent announces none")
         if len(nodes) > 1:
-            raise _UnusableHost(SyncExit.SEVERAL_NODES, ", ".join(sorted(nodes)))
-        node = next(iter(nodes))
+            return SyncProblem(host, SyncExit.SEVERAL_NODES, ", ".join(sorted(nodes)))
+        [node] = nodes
         if node not in directory.providers:
-            raise _UnusableHost(SyncExit.NO_PROVIDER, f"placement has no resource provider {node}")
+            detail = f"placement has no resource provider {node}"
+            return SyncProblem(host, SyncExit.NO_PROVIDER, detail)
         return node
 
     def _leaving(
@@ -263,7 +261,3 @@ class AggregateSync:
                 host, root, tuple(sorted(added_hosts)), tuple(sorted(removed_hosts))
             )
         )
-
-
-class _UnusableHost(Exception):
-    """A host that has no single root provider in placement; its arguments say why."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
@@ -11,9 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.cmd import program
 from compute_agent.cmd.manage.exit_statuses import AuditExit
-from compute_agent.cmd.manage.options import configuration, transport
-from compute_agent.cmd.progress import progress_bars
+from compute_agent.cmd.manage.options import configuration
+from compute_agent.cmd.output import show
+from compute_agent.cmd.screen import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.instances.instance import InstanceSource, Listing
 from compute_agent.drift.instances.source import listing_source
@@ -27,7 +28,7 @@ from compute_agent.placement.provider_directory import ProviderDirectory
 def audit(namespace: argparse.Namespace) -> AuditExit:
     """Find orphans, and delete them if that is asked for."""
     conf = configuration(namespace)
-    way = transport(namespace, conf)
+    way = program.transport(namespace, conf)
     with progress_bars() as bars, ExitStack() as closing:
         source = listing_source(conf, closing, namespace.instances, bars.show)
         consumers = Consumers(
@@ -45,10 +46,15 @@ def audit(namespace: argparse.Namespace) -> AuditExit:
             ).run()
         finally:
             consumers.close()
-    if namespace.json:
-        print(json.dumps(_document(result, source.name), indent=2))
-    else:
-        _print(result)
+    show(namespace, _document(result, source.name), *_lines(result))
+    for suspect in result.kept_orphans:
+        print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)
+    if result.failure is not None:
+        print(
+            f"compute-manage placement audit: deleting ended early: {result.failure}. Repeat the "
+            "command for the rest.",
+            file=sys.stderr,
+        )
     return _status(result)
 
 
@@ -90,31 +96,22 @@ def _consumer(result: AuditResult, consumer: Consumer) -> dict[str, Any]:
     }
 
 
-def _print(result: AuditResult) -> None:
+def _lines(result: AuditResult) -> Iterator[str]:
     deleted_uuids = set(result.deleted_uuids)
     for consumer in result.orphans:
         state = "deleted" if consumer.uuid in deleted_uuids else "orphan"
-        print(
-            f"{state} {consumer.uuid} ({consumer.type or 'no type'}): {_holding(result, consumer)}"
-        )
+        kind = consumer.type or "no type"
+        yield f"{state} {consumer.uuid} ({kind}): {_holding(result, consumer)}"
     for suspect in result.unjudged_consumers:
         amounts = _holding(result, suspect.consumer)
-        print(f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {amounts}")
+        yield f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {amounts}"
     for finding in result.findings:
-        print(f"{finding.what} {finding.uuid}: {finding.detail}")
-    print(
+        yield f"{finding.what} {finding.uuid}: {finding.detail}"
+    yield (
         f"{count_of(result.consumers, 'consumer')}: {count_of(len(result.orphans), 'orphan')}, "
         f"{len(deleted_uuids)} deleted, "
         f"{len(result.unjudged_consumers)} could not be judged, {result.young} too young"
     )
-    for suspect in result.kept_orphans:
-        print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)
-    if result.failure is not None:
-        print(
-            f"compute-manage placement audit: deleting ended early: {result.failure}. Repeat the "
-            "command for the rest.",
-            file=sys.stderr,
-        )
 
 
 def _holding(result: AuditResult, consumer: Consumer) -> str:

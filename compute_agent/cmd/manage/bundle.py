@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import platform
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from compute_agent import errors
+from compute_agent.cmd.output import show
 from compute_agent.programs.exit_status import Exit
 
 _DIRECTORIES: Final = tuple(
@@ -72,11 +72,12 @@ def bundle(namespace: argparse.Namespace) -> int:
             f"The archive {path} cannot be written: {error.strerror}. Name a file that does not "
             "exist, on a disk with space."
         ) from error
-    if namespace.json:
-        print(json.dumps({"file": str(path)}))
-    else:
-        print(f"{path} has what is known of this machine. Passwords, tokens and keys are left out;")
-        print("names, addresses and serial numbers are in it: look through it before you send it.")
+    show(
+        namespace,
+        {"file": str(path)},
+        f"{path} has what is known of this machine. Passwords, tokens and keys are left out;",
+        "names, addresses and serial numbers are in it: look through it before you send it.",
+    )
     return Exit.FINE
 
 

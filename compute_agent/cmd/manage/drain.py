@@ -7,23 +7,22 @@ other hosts, and who fits nowhere and why.
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 from oslo_config import cfg
-from rich.table import Table
 
-from compute_agent import errors
 from compute_agent.agent.availability import AUTOMATIC
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, configuration
-from compute_agent.cmd.output import new_console, new_table
-from compute_agent.cmd.progress import progress_bars
+from compute_agent.cmd.manage.options import BadArgument, configuration, report_client
+from compute_agent.cmd.output import new_console, new_table, print_json, show
+from compute_agent.cmd.screen import looks, now, progress_bars
 from compute_agent.drift.wording import count_of, resources
 from compute_agent.manage import drain, fleet, hosts
 from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
@@ -43,7 +42,7 @@ def drain_host(namespace: argparse.Namespace) -> int:
     """Disable a host, and follow it until it is empty."""
     _check(namespace)
     conf = configuration(namespace)
-    placement = fleet_commands.placement_api(namespace, conf)
+    placement = report_client(namespace, conf).placement
     root = hosts.root_of(placement, namespace.name)
     with fleet_commands.agents_on_bus(conf, may_be_away=True) as agents:
         switch = fleet.HostSwitch.of(placement, agents, root)
@@ -92,9 +91,7 @@ def _disable(namespace: argparse.Namespace, switch: HostSwitch, host: FleetHost)
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
     if not was_disabled or (namespace.reason and host.reason != reason):
-        switch.check_not_undone(is_enabled=False)
-        if not namespace.dry_run:
-            switch.set(is_enabled=False, reason=reason)
+        fleet_commands.order(namespace, switch, is_enabled=False, reason=reason)
     return was_disabled
 
 
@@ -105,16 +102,12 @@ def _undo(namespace: argparse.Namespace, switch: HostSwitch, host: FleetHost) ->
             f"drain, so nothing was changed. `compute-manage host enable {host.name}` enables it."
         )
     if not host.is_enabled:
-        switch.check_not_undone(is_enabled=True)
-        if not namespace.dry_run:
-            switch.set(is_enabled=True)
+        fleet_commands.order(namespace, switch, is_enabled=True)
     would_change = namespace.dry_run and not host.is_enabled
-    if namespace.json:
-        document = {"uuid": host.uuid, "name": host.name, "enabled": not would_change}
-        print(json.dumps({"dry_run": namespace.dry_run, **document}))
-    else:
-        is_now = "would be enabled" if would_change else "is enabled"
-        print(f"{host.name} ({host.uuid}) {is_now}")
+    document = {"dry_run": namespace.dry_run, "uuid": host.uuid, "name": host.name}
+    is_now = "would be enabled" if would_change else "is enabled"
+    line = f"{host.name} ({host.uuid}) {is_now}"
+    show(namespace, {**document, "enabled": not would_change}, line)
     return Exit.WOULD_CHANGE if would_change else Exit.FINE
 
 
@@ -178,26 +171,20 @@ class DrainedHost:
 
     def watch(self, use: HostHolders | None) -> HostHolders | None:
         """Follow the host until it is empty or the time is over; return what it is then."""
-        timeout, interval = self.namespace.timeout, self.namespace.interval
-        deadline = None if timeout is None else time.monotonic() + timeout
-        is_away = False
-        while use is not None and use.holders:
-            if deadline is not None and time.monotonic() >= deadline:
-                return use
-            threading.Event().wait(interval)
-            try:
-                now = drain.use_of(self.placement, self.host.uuid)
-            except errors.PlacementUnavailable as error:
-                if not is_away:
-                    self._say(f"{error}. Asking again every {interval} s.")
-                is_away = True
-                continue
-            if is_away:
-                self._say("Placement answers again.")
-            is_away = False
-            self._say_difference(use.holders, () if now is None else now.holders)
-            use = now
-            if use is not None and not use.is_disabled:
+        deadline = time.monotonic() + (self.namespace.timeout or math.inf)
+
+        def is_over(seconds: float) -> bool:
+            return time.monotonic() >= deadline or threading.Event().wait(seconds)
+
+        look = partial(drain.use_of, self.placement, self.host.uuid)
+        for present_use in looks(look, is_over, self.namespace.interval, self._say):
+            before = () if use is None else use.holders
+            use = present_use
+            if use is None or not use.holders:
+                self._say_difference(before, ())
+                break
+            self._say_difference(before, use.holders)
+            if not use.is_disabled:
                 raise CommandRefused(
                     f"Host {self.host.name} was enabled while it was drained, by an operator or "
                     f"by its agent that came back; {count_of(len(use.holders), 'consumer')} left. "
@@ -209,15 +196,15 @@ class DrainedHost:
         earlier, remaining = ({holder.consumer for holder in use} for use in (before, after))
         left_text = count_of(len(remaining), "consumer")
         for consumer in sorted(earlier - remaining):
-            self._say(f"{consumer} has left; {left_text} left")
+            self._say(f"{now()}  {consumer} has left; {left_text} left")
         for consumer in sorted(remaining - earlier):
             self._say(
-                f"{consumer} has arrived, by a request from before the drain; {left_text} left"
+                f"{now()}  {consumer} has arrived, by a request from before the drain; "
+                f"{left_text} left"
             )
 
     def _say(self, text: str) -> None:
-        out = sys.stderr if self.namespace.json else sys.stdout
-        print(f"{time.strftime('%H:%M:%S')}  {text}", file=out, flush=True)
+        print(text, file=sys.stderr if self.namespace.json else sys.stdout, flush=True)
 
     def show(self, moves: Sequence[ConsumerMove]) -> None:
         """Print the host and who is left: for people, or as one JSON document."""
@@ -235,7 +222,7 @@ class DrainedHost:
                 "left_out": sorted(self.left_out.values()),
                 "consumers": [asdict(move) for move in moves],
             }
-            print(json.dumps(document, indent=2))
+            print_json(document)
             return
         if self.was_disabled:
             how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
@@ -245,7 +232,16 @@ class DrainedHost:
         if not moves:
             print(f"{host.name} is empty")
             return
-        new_console().print(_table(moves))
+        rows = [
+            (
+                move.consumer,
+                resources(move.resources),
+                move.to or ("nowhere" if move.is_stuck else "-"),
+                move.reason,
+            )
+            for move in moves
+        ]
+        new_console().print(new_table(("consumer", "holds", "would fit on", "why not"), rows))
         stuck_count = sum(move.is_stuck for move in moves)
         room_text = (
             f"of which {stuck_count} {'fits' if stuck_count == 1 else 'fit'} nowhere else"
@@ -264,11 +260,3 @@ class DrainedHost:
         if self.left_out:
             names = ", ".join(sorted(self.left_out.values()))
             print(f"Left out as destinations, since their agents fell silent: {names}.")
-
-
-def _table(moves: Sequence[ConsumerMove]) -> Table:
-    table = new_table("consumer", "holds", "would fit on", "why not")
-    for move in moves:
-        to = move.to or ("nowhere" if move.is_stuck else "-")
-        table.add_row(move.consumer, resources(move.resources), to, move.reason)
-    return table

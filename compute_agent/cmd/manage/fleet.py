@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import time
@@ -11,21 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from oslo_config import cfg
 from rich.table import Table
 
-from compute_agent.cmd.manage.options import BadArgument, configuration, transport
+from compute_agent.cmd import output
+from compute_agent.cmd.manage.options import BadArgument, configuration, report_client
 from compute_agent.cmd.output import new_console, new_table
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.form import form_of, given_form_options
 from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
-from compute_agent.drift.wording import resources
-from compute_agent.manage import fleet, hosts
-from compute_agent.manage.fleet import FleetHost
+from compute_agent.drift.wording import allocations
+from compute_agent.manage import drain, fleet, hosts
+from compute_agent.manage.fleet import FleetHost, HostSwitch, WouldBeUndone
 from compute_agent.manage.tree_reading import ProviderLines, existing_tree
-from compute_agent.placement.api import PlacementApi
-from compute_agent.placement.connection import Connection
 from compute_agent.programs.exit_status import Exit
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.errors import NoSchedulerAnswers
@@ -40,19 +39,20 @@ def show(namespace: argparse.Namespace) -> None:
             f"{', '.join(given_options)} cannot be combined with --json, which has all"
         )
     conf = configuration(namespace)
-    placement = placement_api(namespace, conf)
+    placement = report_client(namespace, conf).placement
     uuid, _ = hosts.root_of(placement, namespace.name)
     with agents_on_bus(conf, may_be_away=True) as agents:
         agents_heard = heard_agents(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
     [host] = fleet.described(placement, [tree], agents_heard)
-    consumers = fleet.consumers(placement, tree)
+    use = drain.use_of(placement, uuid)
+    consumers = {} if use is None else {h.consumer: h.held_amounts for h in use.holders}
     if namespace.json:
         document = host_document(host) | {
             "tree": [asdict(provider) for provider in tree],
             "consumers": consumers,
         }
-        print(json.dumps(document, indent=2))
+        output.print_json(document)
         return
     console = new_console()
     console.print(_summary(host))
@@ -72,32 +72,28 @@ def disable(namespace: argparse.Namespace) -> int:
 
 def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     conf = configuration(namespace)
-    placement = placement_api(namespace, conf)
+    placement = report_client(namespace, conf).placement
     uuid, name = root = hosts.root_of(placement, namespace.name)
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
     with agents_on_bus(conf, may_be_away=True) as agents:
-        switch = fleet.HostSwitch.of(placement, agents, root)
+        switch = HostSwitch.of(placement, agents, root)
         changes = switch.would_change(is_enabled=is_enabled, reason=reason)
         if changes:
-            switch.check_not_undone(is_enabled=is_enabled)
-        if not namespace.dry_run:
-            switch.set(is_enabled=is_enabled, reason=reason)
+            order(namespace, switch, is_enabled=is_enabled, reason=reason)
     by = switch.by
-    if namespace.json:
-        document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
-        print(json.dumps({"dry_run": namespace.dry_run} | document))
-    elif not changes:
-        print(f"{name} ({uuid}) is {verb} already, {by}")
-    else:
-        print(f"{name} ({uuid}) {'would be' if namespace.dry_run else 'is'} {verb} {by}")
+    line = f"{name} ({uuid}) is {verb} already, {by}"
+    if changes:
+        line = f"{name} ({uuid}) {'would be' if namespace.dry_run else 'is'} {verb} {by}"
+    document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
+    output.show(namespace, {"dry_run": namespace.dry_run} | document, line)
     return Exit.WOULD_CHANGE if namespace.dry_run and changes else Exit.FINE
 
 
 def report(namespace: argparse.Namespace) -> int:
     """Have the agent of a host report it now."""
     conf = configuration(namespace)
-    placement = placement_api(namespace, conf)
+    placement = report_client(namespace, conf).placement
     uuid, name = hosts.root_of(placement, namespace.name)
     with agents_on_bus(conf) as agents:
         node = agents.nodes([uuid]).get(uuid) if agents is not None else None
@@ -110,31 +106,34 @@ def report(namespace: argparse.Namespace) -> int:
             service = node["service"]
             document = {"dry_run": True, "uuid": uuid, "name": name, "service": service}
             text = f"agent {service} would be asked for a pass of {name}"
-            print(json.dumps(document) if namespace.json else text)
+            output.show(namespace, document, text)
             return Exit.WOULD_CHANGE
         status = agents.ask(node["service"], "report_now", node=node["name"], wait=True)
-    if namespace.json:
-        print(json.dumps(status, indent=2))
-        return Exit.FINE
-    for reported_node in status["nodes"]:
-        last = reported_node["last_pass"]
-        print(
-            f"{reported_node['name']}: {last['outcome']}, {last['changes']} change(s)"
-            if last
-            else f"{reported_node['name']}: no pass yet"
-        )
+    output.show(namespace, status, *map(_pass_text, status["nodes"]))
     return Exit.FINE
 
 
-def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> PlacementApi:
-    """Return the calls of placement, which answers.
+def _pass_text(node: Mapping[str, Any]) -> str:
+    last = node["last_pass"]
+    outcome = f"{last['outcome']}, {last['changes']} change(s)" if last else "no pass yet"
+    return f"{node['name']}: {outcome}"
 
-    :raises PlacementError: it cannot be used.
+
+def order(
+    namespace: argparse.Namespace, switch: HostSwitch, *, is_enabled: bool, reason: str = ""
+) -> None:
+    """Enable or disable a host; a look beforehand only says whether that would be refused.
+
+    :raises WouldBeUndone: the agent of the host would undo it.
     """
-    use = conf.compute_agent.use_placement_extensions == "auto"
-    api = PlacementApi(Connection(transport(namespace, conf), use_extensions=use))
-    api.connection.versions()
-    return api
+    try:
+        switch.check_not_undone(is_enabled=is_enabled)
+    except WouldBeUndone as error:
+        if not namespace.dry_run:
+            raise
+        print(f"Without --dry-run this is refused. {error}", file=sys.stderr)
+    if not namespace.dry_run:
+        switch.set(is_enabled=is_enabled, reason=reason)
 
 
 @contextmanager
@@ -175,16 +174,20 @@ def heard_agents(
     """Listen until all these hosts were announced, or those that were not are silent.
 
     One that a running scheduler has not heard either is silent after one period; where no scheduler
-    has heard of it, all of them are waited for.
+    has heard of it, all of them are waited for. None is asked before the end where listening on
+    takes no longer than its answer may.
     """
     if agents is None:
         return None
-    nodes = agents.nodes(roots, agents.one_period)
+    rest = agents.patience - agents.one_period
+    is_short = rest <= running_scheduler.ANNOUNCEMENTS_TIMEOUT
+    nodes = agents.nodes(roots, agents.patience if is_short else agents.one_period)
     silent_roots = [root for root in roots if root not in nodes]
     times = last_heard(conf) if silent_roots else {}
     oldest_live = time.time() - agents.patience
-    if unsure := [root for root in silent_roots if times.get(root, oldest_live) >= oldest_live]:
-        nodes |= agents.nodes(unsure, agents.patience - agents.one_period)
+    unsure = [root for root in silent_roots if times.get(root, oldest_live) >= oldest_live]
+    if unsure and not is_short:
+        nodes |= agents.nodes(unsure, rest)
     return fleet.HeardAgents(nodes, times)
 
 
@@ -241,11 +244,8 @@ def _consumer_table(
     if not consumers:
         return "nobody holds anything of it"
     names = {provider.uuid: provider.name for provider in tree}
-    table = new_table("consumer", "holds")
-    for consumer, held_amounts in sorted(consumers.items()):
-        parts = [
-            f"{resources(amounts)} of {names[provider]}"
-            for provider, amounts in held_amounts.items()
-        ]
-        table.add_row(consumer, "; ".join(parts))
-    return table
+    rows = [
+        (consumer, allocations(held_amounts, names.__getitem__))
+        for consumer, held_amounts in sorted(consumers.items())
+    ]
+    return new_table(("consumer", "holds"), rows)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from typing import Any, Final
 
 from oslo_config import cfg
 
 from compute_agent import errors
+from compute_agent.cmd import program
 from compute_agent.cmd.manage.exit_statuses import HealExit
-from compute_agent.cmd.manage.options import BadArgument, configuration, transport
-from compute_agent.cmd.progress import progress_bars
+from compute_agent.cmd.manage.options import BadArgument, configuration
+from compute_agent.cmd.output import print_json
+from compute_agent.cmd.screen import progress_bars
 from compute_agent.drift import wording
-from compute_agent.drift.healing.healer import Healer, Outcome, State, healer_of
+from compute_agent.drift.healing.healer import Outcome, State, healer_of
 from compute_agent.drift.healing.run import HealResult, heal_all
 from compute_agent.drift.instances.agents import AgentsOnBus
-from compute_agent.drift.instances.instance import Instance, PortSource, devices_of
+from compute_agent.drift.instances.instance import Instance, devices_of
 from compute_agent.drift.instances.source import catalogue_of
 from compute_agent.report.client import ReportClient
 from compute_agent.virt.driver import InstanceDevices
@@ -50,9 +52,19 @@ def heal_allocations(namespace: argparse.Namespace) -> int:
                 "--cell: Nova's API does not have the cells of instances. Leave it out, or name a "
                 "file of instances that has them with --instances."
             )
-        agents = DevicesFromAgents(conf)
-        closing.callback(agents.close)
-        healer = _healer(namespace, conf, ports, agents, closing)
+        way = program.transport(namespace, conf)
+        report = ReportClient(way)
+        closing.callback(report.close)
+        healer = healer_of(
+            conf,
+            way,
+            report,
+            ports,
+            devices_of=_devices_from_agents(conf, closing),
+            force=namespace.force,
+            with_ports=not namespace.skip_port_allocations,
+            overcommit=namespace.force_overcommit,
+        )
         result = heal_all(
             catalogue,
             healer,
@@ -63,10 +75,33 @@ def heal_allocations(namespace: argparse.Namespace) -> int:
             say=bars.show,
         )
     if namespace.json:
-        print(json.dumps(_document(result, namespace, catalogue.name), indent=2))
+        print_json(_document(result, namespace, catalogue.name))
     else:
         _print(result, namespace, healer.directory.name)
     return _status(result, dry_run=namespace.dry_run)
+
+
+def _devices_from_agents(
+    conf: cfg.ConfigOpts, closing: ExitStack
+) -> Callable[[Instance], InstanceDevices | None]:
+    """Return what asks agents for the devices of a guest; `None` when they are not known.
+
+    The bus is joined for the first guest, and left when `closing` ends.
+    """
+
+    @cache
+    def bus() -> AgentsOnBus:
+        agents = AgentsOnBus(conf)
+        closing.callback(agents.close)
+        return agents
+
+    def devices(instance: Instance) -> InstanceDevices | None:
+        if not conf.transport_url:
+            return None
+        document = bus().devices(instance.host, instance.uuid)
+        return None if document is None else devices_of(document)
+
+    return devices
 
 
 def _check(namespace: argparse.Namespace) -> None:
@@ -79,28 +114,6 @@ def _check(namespace: argparse.Namespace) -> None:
             "--force removes what an instance does not need, and --skip-port-allocations leaves "
             "unknown what its ports need: give one of them only."
         )
-
-
-def _healer(
-    namespace: argparse.Namespace,
-    conf: cfg.ConfigOpts,
-    ports: PortSource,
-    agents: DevicesFromAgents,
-    closing: ExitStack,
-) -> Healer:
-    way = transport(namespace, conf)
-    report = ReportClient(way)
-    closing.callback(report.close)
-    return healer_of(
-        conf,
-        way,
-        report,
-        ports,
-        devices_of=agents.devices_of,
-        force=namespace.force,
-        with_ports=not namespace.skip_port_allocations,
-        overcommit=namespace.force_overcommit,
-    )
 
 
 def _status(result: HealResult, *, dry_run: bool) -> int:
@@ -179,26 +192,3 @@ def _change(outcome: Outcome, namespace: argparse.Namespace, name_of: Callable[[
         parts.append(f"{verbs[1]} to project {spec.project_id}, user {spec.user_id}")
     parts += [f"port {port}: allocation {value}" for port, value in outcome.bindings.items()]
     return "; ".join(parts)
-
-
-class DevicesFromAgents:
-    """The agents as a source of the devices that guests have; without a bus an empty one."""
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
-        self._bus: AgentsOnBus | None = None
-
-    def devices_of(self, instance: Instance) -> InstanceDevices | None:
-        """Return the devices of a guest, `None` when they are not known."""
-        if not self._conf.transport_url:
-            return None
-
-        if self._bus is None:
-            self._bus = AgentsOnBus(self._conf)
-        document = self._bus.devices(instance.host, instance.uuid)
-        return None if document is None else devices_of(document)
-
-    def close(self) -> None:
-        """Leave the bus."""
-        if self._bus is not None:
-            self._bus.close()

@@ -15,18 +15,23 @@ from oslo_config import cfg
 
 from compute_agent import errors
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, configuration
-from compute_agent.cmd.output import chosen_cells, chosen_columns, new_console, show_rows, table
-from compute_agent.cmd.progress import progress_bars
-from compute_agent.cmd.screen import Screen
+from compute_agent.cmd.manage.options import BadArgument, configuration, report_client
+from compute_agent.cmd.output import (
+    chosen_cells,
+    chosen_columns,
+    chosen_table,
+    new_console,
+    show_rows,
+)
+from compute_agent.cmd.screen import Screen, looks, now, progress_bars
 from compute_agent.cmd.trees.form import amount_text
 from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of
 from compute_agent.manage import fleet
 from compute_agent.manage.fleet import FleetHost
-from compute_agent.manage.followed_fleet import FollowedAgents, FollowedTrees
 from compute_agent.manage.tree_reading import ProviderLines
 from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.changes import ChangeFeed
 from compute_agent.programs.exit_status import Exit
 
 _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
@@ -50,7 +55,7 @@ def list_hosts(namespace: argparse.Namespace) -> int:
     if namespace.watch and namespace.request_timeout is None:
         namespace.request_timeout = _WATCH_TIMEOUT
     conf = configuration(namespace)
-    placement = fleet_commands.placement_api(namespace, conf)
+    placement = report_client(namespace, conf).placement
     # a watch waits for a broker that goes away, and needs one to begin with
     with fleet_commands.agents_on_bus(conf, may_be_away=not namespace.watch) as agents:
         if namespace.watch:
@@ -99,22 +104,16 @@ def _watch(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
 ) -> None:
-    look = _Watch(namespace, conf, placement, agents)
+    watch = _Watch(namespace, conf, placement, agents)
+    lines: list[str] = []
     with Screen() as screen:
-        lines: list[str] = []
-        away = ""
-        while True:
-            try:
-                hosts = look.hosts()
-            except errors.PlacementError as error:
-                away = away or f"{_now()}  Placement cannot be read, and is asked again. {error}"
-                screen.show(lines if screen.is_terminal else (), [away])
-            else:
-                away = ""
-                lines = list(_lines(namespace, hosts))
-                screen.show(lines, look.notices)
-            if screen.is_left(namespace.interval or 2):
-                break
+
+        def say(notice: str) -> None:
+            screen.show(lines if screen.is_terminal else (), [notice])
+
+        for hosts in looks(watch.hosts, screen.is_left, namespace.interval or 2, say):
+            lines = list(_lines(namespace, hosts))
+            screen.show(lines, watch.notices)
 
 
 class _Watch:
@@ -155,7 +154,7 @@ class _Watch:
             self.notices = []
         elif not self.notices:
             self.notices = [
-                f"{_now()}  The message bus does not answer, so whether agents run is not known."
+                f"{now()}  The message bus does not answer, so whether agents run is not known."
             ]
         if self._last_heard is None and heard_agents.is_complete:
             self._last_heard = fleet_commands.last_heard(self._conf)
@@ -176,15 +175,11 @@ def _lines(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> Iterato
     parts = [f"{count} {agent}" for agent, count in sorted(agents.items())]
     disabled_count = sum(not host.is_enabled for host in hosts)
     fleet_size = count_of(len(hosts), "host")
-    yield f"{_now()}  {fleet_size}: agents {', '.join(parts)}; {disabled_count} disabled"
+    yield f"{now()}  {fleet_size}: agents {', '.join(parts)}; {disabled_count} disabled"
     console = new_console()
     with console.capture() as capture:
-        console.print(table(namespace, _COLUMNS, rows))
+        console.print(chosen_table(namespace, _COLUMNS, rows))
     yield from capture.get().splitlines()
-
-
-def _now() -> str:
-    return time.strftime("%H:%M:%S")
 
 
 def _rows(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[Sequence[object]]:
@@ -213,3 +208,78 @@ def _row(namespace: argparse.Namespace, host: FleetHost) -> Sequence[object]:
 def _share(host: FleetHost) -> float:
     """Return the largest used part of a class of the host."""
     return max((used / capacity for used, capacity in host.amounts.values() if capacity), default=0)
+
+
+class FollowedTrees:
+    """Trees of placement, of which only those are read again that changed.
+
+    Where placement has no feed of changes, or has deleted some since, all are read.
+    """
+
+    def __init__(self, placement: PlacementApi) -> None:
+        self._placement = placement
+        self._feed = ChangeFeed(placement.connection)
+        self._after: int | None = None
+        self._trees: dict[str, tuple[ProviderLines, ...]] = {}
+
+    def current(self, roots: Sequence[str]) -> list[tuple[ProviderLines, ...]]:
+        """Return the trees of these roots as they are now, without those that are gone.
+
+        :raises PlacementError: placement cannot be asked; the next call goes on from here.
+        """
+        changed_roots, after = self._changed_roots()
+        stale_roots = [
+            root
+            for root in roots
+            if changed_roots is None or root in changed_roots or root not in self._trees
+        ]
+        read_trees = {tree[0].uuid: tree for tree in fleet.trees(self._placement, stale_roots)}
+        known_trees = {
+            root: tree for root, tree in self._trees.items() if root not in stale_roots
+        } | read_trees
+        self._trees = {root: known_trees[root] for root in roots if root in known_trees}
+        self._after = after
+        return list(self._trees.values())
+
+    def _changed_roots(self) -> tuple[frozenset[str] | None, int | None]:
+        """Return the roots of trees that changed since the last call, None when all may have.
+
+        :returns: and the position of now, before they are read: what changes meanwhile comes again.
+        """
+        after = self._after
+        try:
+            changes = self._feed.of_kinds(("structure", "usage"), after, (), 0)
+        except errors.ChangesPruned:
+            changes = self._feed.of_kinds(("structure", "usage"), after := None, (), 0)
+        except errors.ChangesNotOffered:
+            return None, None
+        return None if after is None or changes.more else changes.roots, changes.last
+
+
+class FollowedAgents:
+    """What agents announce, from one look to the next.
+
+    :param clock: monotonic seconds, as those of the announcements.
+    """
+
+    def __init__(self, agents: AgentsOnBus, clock: Callable[[], float] = time.monotonic) -> None:
+        self._agents = agents
+        self._clock = clock
+        self._listening_since = clock()
+        self.is_bus_away = False
+
+    def look(self) -> fleet.HeardAgents:
+        """Return what is known now; nothing while the bus is away."""
+        was_away, self.is_bus_away = self.is_bus_away, self._agents.is_bus_away()
+        now = self._clock()
+        if was_away or self.is_bus_away:
+            self._listening_since = now
+        if self.is_bus_away:
+            return fleet.HeardAgents({}, is_complete=False)
+        patience = self._agents.patience
+        last = self._agents.last()
+        return fleet.HeardAgents(
+            nodes={root: node for root, (at, node) in last.items() if now - at < patience},
+            last_heard={root: time.time() - (now - at) for root, (at, _) in last.items()},
+            is_complete=now - self._listening_since >= patience,
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from dataclasses import asdict
@@ -13,8 +12,10 @@ from pathlib import Path
 from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.agent import local_socket
+from compute_agent.agent.local_socket import AgentNotRunning
+from compute_agent.cmd.agent.running import ask_agent
 from compute_agent.cmd.manage.options import configuration, report_client
+from compute_agent.cmd.output import show
 from compute_agent.drift.instances.agents import AgentsOnBus
 from compute_agent.drift.wording import count_of
 from compute_agent.manage import hosts
@@ -23,8 +24,6 @@ from compute_agent.state import identity
 
 LOG = logging.getLogger(__name__)
 
-STATUS_TIMEOUT = 10.0
-
 
 def rename(namespace: argparse.Namespace) -> int:
     """Rename the tree of a host."""
@@ -32,16 +31,12 @@ def rename(namespace: argparse.Namespace) -> int:
     renamings = hosts.rename(
         report_client(namespace, conf), namespace.old, namespace.new, dry_run=namespace.dry_run
     )
-    if namespace.json:
-        document = {
-            "dry_run": namespace.dry_run,
-            "renamed": [asdict(renaming) for renaming in renamings],
-        }
-        print(json.dumps(document, indent=2))
-    else:
-        verb = "would be" if namespace.dry_run else "is"
-        for renaming in renamings:
-            print(f"{renaming.uuid}: {renaming.old} {verb} {renaming.new}")
+    verb = "would be" if namespace.dry_run else "is"
+    show(
+        namespace,
+        {"dry_run": namespace.dry_run, "renamed": list(map(asdict, renamings))},
+        *(f"{renaming.uuid}: {renaming.old} {verb} {renaming.new}" for renaming in renamings),
+    )
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
 
 
@@ -55,12 +50,10 @@ def delete(namespace: argparse.Namespace) -> int:
         dry_run=namespace.dry_run,
         running_agent=(lambda _root: None) if namespace.force else partial(running_agent, conf),
     )
-    if namespace.json:
-        print(json.dumps({"dry_run": namespace.dry_run, "host": asdict(host)}, indent=2))
-    else:
-        verb = "would be deleted" if namespace.dry_run else "deleted"
-        providers = count_of(len(host.providers), "resource provider")
-        print(f"{host.name} ({host.uuid}): {providers} {verb}")
+    verb = "would be deleted" if namespace.dry_run else "deleted"
+    providers = count_of(len(host.providers), "resource provider")
+    document = {"dry_run": namespace.dry_run, "host": asdict(host)}
+    show(namespace, document, f"{host.name} ({host.uuid}): {providers} {verb}")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
 
 
@@ -76,10 +69,8 @@ def adopt(namespace: argparse.Namespace) -> int:
         dry_run=namespace.dry_run,
     )
     verb = "would be" if namespace.dry_run else "is"
-    if namespace.json:
-        print(json.dumps({"dry_run": namespace.dry_run, "uuid": namespace.uuid, "name": name}))
-    else:
-        print(f"this host {verb} {namespace.uuid} ({name}) from now on")
+    document = {"dry_run": namespace.dry_run, "uuid": namespace.uuid, "name": name}
+    show(namespace, document, f"this host {verb} {namespace.uuid} ({name}) from now on")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
 
 
@@ -92,10 +83,10 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
     """
     path = conf.compute_agent.status_socket
     try:
-        status = local_socket.ask(Path(path), "status", STATUS_TIMEOUT) if path else {"nodes": []}
+        status = ask_agent(conf, "status")
         if any(node["uuid"] == root for node in status["nodes"]):
             return f"it answers on {path}"
-    except local_socket.AgentNotRunning:
+    except AgentNotRunning:
         LOG.debug("No agent runs on this machine.")
     except errors.ComputeAgentError as error:
         return f"an agent of this machine runs and may be it: {error}"

@@ -19,7 +19,6 @@ from compute_agent.cmd.manage.options import (
     BadArgument,
     Commands,
     add_command,
-    parameter,
     uuid_of,
 )
 from compute_agent.cmd.output import TABLE_OPTIONS, UnknownColumn
@@ -271,17 +270,14 @@ def _add_fleet_commands(commands: Commands) -> None:
         "disable a host, and show the consumers that must leave it",
         _HOST,
         _REASON,
-        arguments(
-            """
-            --watch                         wait until the host is empty
-            --timeout SECONDS               exit --watch after this time; default: never
-            --interval SECONDS (5)          seconds between two checks of --watch
-            --with:parameters NAME=VALUE *  add this to all queries, such as member_of=UUID;
-                                            placement does not store requests
-            --undo                          enable a host that was drained
-            """,
-            parameters=parameter,
-        ),
+        """
+        --watch                         wait until the host is empty
+        --timeout SECONDS               exit --watch after this time; default: never
+        --interval SECONDS (5)          seconds between two checks of --watch
+        --with:parameters NAME=VALUE *  add this to all queries, such as member_of=UUID; placement
+                                        does not store requests
+        --undo                          enable a host that was drained
+        """,
         description="Disable a host: through its agent, or only in placement if no agent is heard. "
         "Then print\nits consumers, and for each another host that has room. The command does not "
         "move\nguests. It can be repeated on a host that is already disabled.\n"

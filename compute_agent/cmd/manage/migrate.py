@@ -12,13 +12,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.agent.assembly import AgentParts
+from compute_agent.cmd import program
 from compute_agent.cmd.manage.exit_statuses import MigrateExit
-from compute_agent.cmd.manage.options import BadArgument, configuration, transport
+from compute_agent.cmd.manage.options import BadArgument, configuration
+from compute_agent.cmd.output import show
 from compute_agent.drift.wording import count_of
 from compute_agent.placement.connection import Clock, Retries
 from compute_agent.report.steps import KeepProvider, describe
@@ -37,7 +40,7 @@ NOT_MIGRATED = (
 """Errors that keep one node from being migrated and do not concern the others."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeResult:
     """The steps that were, or would be, done for one node.
 
@@ -48,105 +51,84 @@ class NodeResult:
 
     node: str
     uuid: str
-    operations: tuple[str, ...]
-    reshaped: bool
-    consumers: int
-    seconds: float
+    operations: tuple[str, ...] = ()
+    reshaped: bool = False
+    consumers: int = 0
+    seconds: float = 0.0
     failure: str | None = None
 
 
-def migrate(
-    parts: AgentParts,
-    nodes: Mapping[str, str],
-    *,
-    dry_run: bool,
-    clock: Clock | None = None,
-) -> Iterator[NodeResult]:
+def migrate(parts: AgentParts, nodes: Mapping[str, str], *, dry_run: bool) -> Iterator[NodeResult]:
     """Migrate the tree of each node to the configured layout, and yield the results.
 
     A node that cannot be migrated is reported and does not stop the others.
 
     :param nodes: name to uuid.
-    :param clock: for the waits between tries, when something else writes at the same time.
     :raises ComputeAgentError: placement or the driver cannot be used. The nodes yielded before are
         done; the next run finishes the rest.
     """
     tracker = parts.tracker(wait=lambda _seconds: False)
-    retries = Retries(clock or Clock())
+    retries = Retries(Clock())
     for name, uuid in nodes.items():
         tracker.add_node(name, uuid)
-        yield _Migration(parts, tracker, name, uuid, dry_run).result(retries)
-
-
-@dataclass(slots=True)
-class _Migration:
-    """The migration of one node; each try reads again."""
-
-    parts: AgentParts
-    tracker: ResourceTracker
-    name: str
-    uuid: str
-    dry_run: bool
-    operations: tuple[str, ...] = ()
-    is_reshaped: bool = False
-    consumers: int = 0
-
-    def result(self, retries: Retries) -> NodeResult:
+        result = NodeResult(name, uuid)
         began = time.monotonic()
-        failure = None
         try:
-            retries.while_conflicting(self._attempt)
+            retries.while_conflicting(partial(_attempt, parts, tracker, result, dry_run=dry_run))
         except NOT_MIGRATED as error:
-            failure = str(error)
-        return NodeResult(
-            self.name,
-            self.uuid,
-            self.operations,
-            self.is_reshaped,
-            self.consumers,
-            round(time.monotonic() - began, 3),
-            failure,
-        )
+            result.failure = str(error)
+        result.seconds = round(time.monotonic() - began, 3)
+        yield result
 
-    def _attempt(self) -> None:
-        proposal = self.tracker.propose(self.name)
-        if proposal.problems:
-            raise as_one(proposal.problems)
-        planned_transfers = [
-            step
-            for step in self.parts.node_pass.steps(proposal)
-            if not isinstance(step, KeepProvider)
-        ]
-        self.operations = (
-            *map(describe, planned_transfers),
-            *(f"(in the reshape) {change}" for change in proposal.class_changes),
+
+def _attempt(
+    parts: AgentParts, tracker: ResourceTracker, result: NodeResult, *, dry_run: bool
+) -> None:
+    """Read again, record what there is to do, and do it."""
+    proposal = tracker.propose(result.node)
+    if proposal.problems:
+        raise as_one(proposal.problems)
+    planned_transfers = [
+        step for step in parts.node_pass.steps(proposal) if not isinstance(step, KeepProvider)
+    ]
+    result.operations = (
+        *map(describe, planned_transfers),
+        *(f"(in the reshape) {change}" for change in proposal.class_changes),
+    )
+    result.reshaped = proposal.allocations is not None
+    if proposal.allocations is not None:
+        before = proposal.original_allocations or {}
+        result.consumers = sum(
+            record != before.get(consumer) for consumer, record in proposal.allocations.items()
         )
-        self.is_reshaped = proposal.allocations is not None
-        if proposal.allocations is not None:
-            before = proposal.original_allocations or {}
-            self.consumers = sum(
-                record != before.get(consumer) for consumer, record in proposal.allocations.items()
-            )
-        if not planned_transfers or self.dry_run:
-            return
-        try:
-            self.parts.node_pass.flush(proposal)
-        except errors.PlacementReshapeConflict as error:
-            # to be repeated as any other conflict, from reading on
-            raise errors.ResourceProviderUpdateConflict(str(error), status=error.status) from error
+    if not planned_transfers or dry_run:
+        return
+    try:
+        parts.node_pass.flush(proposal)
+    except errors.PlacementReshapeConflict as error:
+        # to be repeated as any other conflict, from reading on
+        raise errors.ResourceProviderUpdateConflict(str(error), status=error.status) from error
 
 
 def migrate_compute_inventory(namespace: argparse.Namespace) -> int:
     """Migrate the nodes of this host."""
     conf = configuration(namespace)
     if namespace.plan is not None:
-        _check_writable(namespace.plan)
+        # before anything is changed
+        try:
+            namespace.plan.open("a").close()
+        except OSError as error:
+            raise BadArgument(
+                f"--plan {namespace.plan} cannot be written: {error.strerror}."
+            ) from error
     state_path = Path(conf.state_path)
     if namespace.dry_run and state_path.is_dir():
         # read-only parts take no lock, but a running agent is refused anyway
         with AgentLock(state_path):
             pass
-    parts = assembly.build(conf, read_only=namespace.dry_run, transport=transport(namespace, conf))
+    parts = assembly.build(
+        conf, read_only=namespace.dry_run, transport=program.transport(namespace, conf)
+    )
     results: list[NodeResult] = []
     try:
         parts.report.connect()
@@ -178,37 +160,24 @@ def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str,
 
 
 def _print_results(results: list[NodeResult], namespace: argparse.Namespace) -> None:
-    document = {"dry_run": namespace.dry_run, "nodes": [asdict(result) for result in results]}
-    if namespace.json:
-        print(json.dumps(document, indent=2))
+    document = {"dry_run": namespace.dry_run, "nodes": list(map(asdict, results))}
     for result in results:
-        _print_result(result, namespace)
+        if result.failure is not None:
+            print(f"{result.node}: not migrated: {result.failure}", file=sys.stderr)
+    show(namespace, document, *(line for result in results for line in _lines(result, namespace)))
     if namespace.plan is not None:
         namespace.plan.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _check_writable(path: Path) -> None:
-    """Check, before anything is changed, that the report can be written afterwards."""
-    try:
-        with path.open("a"):
-            pass
-    except OSError as error:
-        raise BadArgument(f"--plan {path} cannot be written: {error.strerror}.") from error
-
-
-def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
+def _lines(result: NodeResult, namespace: argparse.Namespace) -> Iterator[str]:
     if result.failure is not None:
-        print(f"{result.node}: not migrated: {result.failure}", file=sys.stderr)
-        return
-    if namespace.json:
         return
     if not result.operations:
-        print(f"{result.node}: nothing to do")
+        yield f"{result.node}: nothing to do"
         return
     done_text = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
     what = f"{count_of(len(result.operations), 'step')} {done_text}"
     if result.reshaped:
         what += f", a reshape with {count_of(result.consumers, 'consumer')} rewritten"
-    print(f"{result.node}: {what}")
-    for step in result.operations:
-        print(f"  {step}")
+    yield f"{result.node}: {what}"
+    yield from (f"  {step}" for step in result.operations)

@@ -6,7 +6,6 @@ import argparse
 import uuid
 from collections.abc import Callable
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from compute_agent import errors
@@ -19,7 +18,6 @@ from compute_agent.programs.exit_status import SHARED, Exit, exit_table
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient
 
 
@@ -82,7 +80,7 @@ def _add_common_options(parser: Container) -> None:
                                    [placement]timeout
         --dry-run                  print what would be done, and do nothing
         {JSON}
-        --verbose                  log everything on stderr
+        --verbose:debug            log everything on stderr
         """
     )(common)
 
@@ -94,35 +92,10 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     """
     from compute_agent.cmd.agent import logging_setup
 
-    conf = logging_setup.quiet_configuration(namespace, verbose=namespace.verbose)
+    conf = logging_setup.quiet_configuration(namespace)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
     return conf
-
-
-def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
-    """Return the transport to placement: over HTTP, or its server in this process.
-
-    :raises InvalidConfiguration: placement's own configuration file cannot be used.
-    :raises PlacementUnavailable: the database it names cannot be used.
-    """
-    if namespace.os_cloud is not None:
-        from compute_agent.placement.transports.cloud import cloud_transport
-
-        limit = namespace.request_timeout
-        return cloud_transport(namespace.os_cloud, limit and (limit, limit))
-    if namespace.placement_config is None:
-        from compute_agent.placement.transports.keystone import KeystoneTransport
-
-        return KeystoneTransport.from_conf(conf)
-    if not Path(namespace.placement_config).is_file():
-        raise errors.InvalidConfiguration(
-            f"--placement-config {namespace.placement_config}: the file does not exist. "
-            "Correct the path."
-        )
-    from compute_agent.placement.transports.in_process import InProcessTransport
-
-    return InProcessTransport.from_config_files([namespace.placement_config])
 
 
 def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> ReportClient:
@@ -133,19 +106,11 @@ def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Report
     from compute_agent.report.client import ReportClient
 
     client = ReportClient(
-        transport(namespace, conf),
+        program.transport(namespace, conf),
         use_extensions=conf.compute_agent.use_placement_extensions == "auto",
     )
     client.connect()
     return client
-
-
-def parameter(text: str) -> tuple[str, str]:
-    """Read NAME=VALUE."""
-    name, separator, value = text.partition("=")
-    if not (name and separator):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as member_of=UUID")
-    return name, value
 
 
 def uuid_of(text: str) -> str:

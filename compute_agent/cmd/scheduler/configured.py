@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.cmd import program
-from compute_agent.daemon import message_bus
+from compute_agent.cmd.agent import logging_setup
 from compute_agent.state.documents import FileUnusable, read_named
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.placement.transports.transport import Transport
     from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.fleet.announcements import Announcements
     from compute_agent.scheduler.life_cycle.life_cycle import Claim
@@ -50,11 +49,10 @@ def assemble(namespace: argparse.Namespace, *, chooses: bool = False) -> Schedul
     """
     from compute_agent.scheduler.assembly import parts_of
 
-    log_errors(namespace)
-    conf = program.configuration(namespace)
+    conf = logging_setup.quiet_configuration(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
-    transport = placement_transport(namespace, conf)
+    transport = program.transport(namespace, conf)
     announcements = _announcements(namespace, conf) if chooses else None
     if announcements is None:
         return parts_of(conf, transport, serving=False)
@@ -62,16 +60,6 @@ def assemble(namespace: argparse.Namespace, *, chooses: bool = False) -> Schedul
 
     recent_claims = ClaimsOfSchedulers(conf)
     return parts_of(conf, transport, announcements, serving=False, recent_claims=recent_claims)
-
-
-def log_errors(namespace: argparse.Namespace) -> None:
-    """Log errors on stderr, everything with `--debug`; what a command prints says the rest."""
-    logging.basicConfig(
-        level=logging.DEBUG if namespace.debug else logging.ERROR,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
-    if not namespace.debug:
-        message_bus.keep_quiet()
 
 
 def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:
@@ -88,16 +76,6 @@ def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Annou
             file=sys.stderr,
         )
         return None
-
-
-def placement_transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
-    """Return the transport to the placement of a cloud, or that of the configuration."""
-    from compute_agent.placement.transports.cloud import cloud_transport
-    from compute_agent.placement.transports.keystone import KeystoneTransport
-
-    if namespace.os_cloud is not None:
-        return cloud_transport(namespace.os_cloud)
-    return KeystoneTransport.from_conf(conf)
 
 
 def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compute_agent.cmd import program
-from compute_agent.cmd.output import columns
-from compute_agent.cmd.scheduler.configured import log_errors, placement_transport
+from compute_agent.cmd.agent.logging_setup import quiet_configuration
+from compute_agent.cmd.output import columns, show
+from compute_agent.drift.wording import age
 from compute_agent.placement.consumers import Consumers
 from compute_agent.programs.exit_status import Exit
 from compute_agent.request.errors import InvalidRequest
@@ -27,12 +27,12 @@ def list_holdings(namespace: argparse.Namespace) -> int:
             " ".join(namespace.consumers),
             "either uuids of consumers, --host or --project",
         )
-    log_errors(namespace)
-    reader = Consumers(placement_transport(namespace, program.configuration(namespace)))
+    conf = quiet_configuration(namespace)
+    reader = Consumers(program.transport(namespace, conf))
     try:
         holdings = HoldingsReader(reader)
         if namespace.project:
-            return _print_project(holdings.of_project(namespace.project), in_json=namespace.json)
+            return _show_project(namespace, holdings.of_project(namespace.project))
         if namespace.host:
             held_consumers = holdings.on_host(namespace.host)
         else:
@@ -41,15 +41,11 @@ def list_holdings(namespace: argparse.Namespace) -> int:
             )
     finally:
         reader.close()
-    if namespace.json:
-        print(json.dumps([consumer.as_dict() for consumer in held_consumers], indent=2))
-    elif not held_consumers:
+    rows = [row for entry in held_consumers for row in _rows(entry)]
+    if not (rows or namespace.json):
         print("compute-scheduler list: no consumer holds anything there.", file=sys.stderr)
-    else:
-        for line in columns(
-            [_HEADINGS, *(row for entry in held_consumers for row in _rows(entry))]
-        ):
-            print(line)
+    document = [consumer.as_dict() for consumer in held_consumers]
+    show(namespace, document, *(columns([_HEADINGS, *rows]) if rows else ()))
     return Exit.FINE if held_consumers else Exit.FAILED
 
 
@@ -64,36 +60,23 @@ def _rows(held_by_consumer: ConsumerHoldings) -> Iterator[tuple[str, ...]]:
             *first,
             held_by_consumer.names.get(uuid, uuid),
             _amounts(amounts),
-            _age(held_by_consumer.age),
+            "" if held_by_consumer.age is None else age(held_by_consumer.age),
         )
         first = ("", "", "", "")
 
 
-def _print_project(usages: Mapping[str, Mapping[str, Any]], *, in_json: bool) -> int:
-    if in_json:
-        print(json.dumps(usages, indent=2))
-    else:
-        rows = [
-            (
-                kind,
-                str(amounts.get("consumer_count", "")),
-                _amounts({name: n for name, n in amounts.items() if name != "consumer_count"}),
-            )
-            for kind, amounts in sorted(usages.items())
-        ]
-        for line in columns([("type", "consumers", "held"), *rows]):
-            print(line)
+def _show_project(namespace: argparse.Namespace, usages: Mapping[str, Mapping[str, Any]]) -> int:
+    rows = [
+        (
+            kind,
+            str(amounts.get("consumer_count", "")),
+            _amounts({name: n for name, n in amounts.items() if name != "consumer_count"}),
+        )
+        for kind, amounts in sorted(usages.items())
+    ]
+    show(namespace, usages, *columns([("type", "consumers", "held"), *rows]))
     return Exit.FINE if usages else Exit.FAILED
 
 
 def _amounts(amounts: Mapping[str, int]) -> str:
     return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
-
-
-def _age(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f}{unit} ago"
-    return f"{max(seconds, 0):.0f}s ago"

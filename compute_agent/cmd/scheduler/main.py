@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.output import JSON
+from compute_agent.cmd.output import JSON, print_json
 from compute_agent.cmd.scheduler.request_options import REQUEST_OPTIONS, SPEC_OPTION
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import Argument, arguments
@@ -45,11 +44,11 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
         )
     if isinstance(error, NoValidHost):
         if namespace.json:
-            print(json.dumps(error.as_dict(), indent=2))
+            print_json(error.as_dict())
         else:
-            from compute_agent.cmd.scheduler.views import print_explanation
+            from compute_agent.cmd.scheduler.views import explanation_lines
 
-            print_explanation(error.causes, sys.stderr)
+            print(*explanation_lines(error.causes), sep="\n", file=sys.stderr)
     return error.exit_status
 
 
@@ -99,7 +98,7 @@ def _add_placing(commands: _Commands) -> None:
     _add(
         commands,
         "claim",
-        "placing:claim",
+        "life_cycle:claim",
         "claim resources",
         REQUEST_OPTIONS,
         "--consumer UUID  uuid of the consumer; default: a new one",
@@ -110,7 +109,7 @@ def _add_placing(commands: _Commands) -> None:
     _add(
         commands,
         "release",
-        "placing:release",
+        "life_cycle:release",
         "release everything that a consumer holds",
         "consumer CONSUMER  uuid of the consumer, as claim printed it",
         JSON,
@@ -118,7 +117,7 @@ def _add_placing(commands: _Commands) -> None:
     _add(
         commands,
         "select",
-        "placing:select",
+        "life_cycle:select",
         "claim resources for a request specification",
         _file("request specification"),
         _ALTERNATES,
@@ -127,7 +126,7 @@ def _add_placing(commands: _Commands) -> None:
     _add(
         commands,
         "explain",
-        "placing:explain",
+        "life_cycle:explain",
         "show where a request fits, or why it does not",
         REQUEST_OPTIONS,
         SPEC_OPTION,

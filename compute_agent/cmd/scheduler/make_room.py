@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from compute_agent.cmd.output import columns
+from compute_agent.cmd.output import columns, show
 from compute_agent.cmd.scheduler.configured import assemble
 from compute_agent.cmd.scheduler.request_options import given_spec
 from compute_agent.cmd.scheduler.views import explanation_lines
@@ -50,11 +49,7 @@ def make_room(namespace: argparse.Namespace) -> int:
     if namespace.carry_out:
         return _carry_out(namespace, parts, find)
     room = find()
-    if namespace.json:
-        print(json.dumps(room.as_dict(), indent=2))
-    else:
-        for line in _lines(room):
-            print(line)
+    show(namespace, room.as_dict(), *_lines(room))
     return Exit.FINE if room.now.hosts or room.plan else Exit.FAILED
 
 

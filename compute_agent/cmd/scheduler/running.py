@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +10,8 @@ import requests
 
 from compute_agent.bounded_http.session import BoundedSession
 from compute_agent.cmd import program
-from compute_agent.cmd.scheduler.views import print_status
+from compute_agent.cmd.output import show
+from compute_agent.cmd.scheduler.views import status_lines
 from compute_agent.cmd.screen import Screen
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.scheduler.bus import running_scheduler
@@ -46,10 +46,7 @@ def top(namespace: argparse.Namespace) -> None:
 def status(namespace: argparse.Namespace) -> None:
     """Print what agents of older versions still prevent."""
     document = running_scheduler.upgrade_status(program.configuration(namespace))
-    if namespace.json:
-        print(json.dumps(document, indent=2))
-    else:
-        print_status(document)
+    show(namespace, document, *status_lines(document))
 
 
 def _configured_url(namespace: argparse.Namespace) -> str:

@@ -11,7 +11,6 @@ from typing import Final
 from compute_agent import __version__, errors
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import program
-from compute_agent.cmd.scheduler.configured import placement_transport
 from compute_agent.daemon import logs, message_bus, tracing
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
@@ -52,14 +51,14 @@ def serve(namespace: argparse.Namespace) -> int:
     manager = ServiceManager()
     if namespace.worker:
         calls = metrics.counted_calls(conf)
-        life = SchedulerLife(conf, placement_transport(namespace, conf), manager, calls)
+        life = SchedulerLife(conf, program.transport(namespace, conf), manager, calls)
         when_abandoned(sys.stdin.buffer, life.stop)
         return life.run()
     if conf.scheduler.workers <= 1:
         with metrics.of_this_process(conf) as calls:
-            return SchedulerLife(conf, placement_transport(namespace, conf), manager, calls).run()
+            return SchedulerLife(conf, program.transport(namespace, conf), manager, calls).run()
     message_bus.open_transport(conf).cleanup()
-    check_placement(conf, placement_transport(namespace, conf))
+    check_placement(conf, program.transport(namespace, conf))
     files = [f"--config-file={file}" for file in namespace.config_file]
     files += [f"--config-dir={directory}" for directory in namespace.config_dir]
     files += ["--debug"] if namespace.debug else []

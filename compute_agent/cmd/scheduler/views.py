@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -19,13 +18,6 @@ SHOWN_SENTENCES = 12
 """Sentences of placement for each query: the changes and providers that come closest are first."""
 SHOWN_REJECTED = 4
 """Rejected hosts named per filter; the numbers are of all."""
-
-
-def print_explanation(causes: Causes, out: TextIO | None = None) -> None:
-    """Print what placement explains of each question, and what took hosts away after that."""
-    stream = out or sys.stdout
-    for line in explanation_lines(causes):
-        stream.write(line + "\n")
 
 
 def explanation_lines(causes: Causes) -> Iterator[str]:
@@ -60,25 +52,23 @@ def _filter_row(cause: FilterCause) -> tuple[str, ...]:
     return cause.name, f"{cause.hosts_left} of {cause.hosts_before}", text
 
 
-def print_status(status: Mapping[str, Any], out: TextIO | None = None) -> None:
-    """Print a status line by line."""
-    out = out or sys.stdout
+def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a status."""
     lowest = status["minimum_service_version"]
     announcements = (
         "no agent has announced itself yet" if lowest == 0 else f"lowest service version {lowest}"
     )
-    out.write(f"Agents: {announcements}\n")
+    yield f"Agents: {announcements}"
     for behaviour in status["behaviours"]:
         if behaviour["in_force"]:
-            out.write(f"in force   {behaviour['name']}: {behaviour['means']}\n")
+            yield f"in force   {behaviour['name']}: {behaviour['means']}"
             continue
         hosts = ", ".join(behaviour["held_back_by"]) or "no agent has announced itself"
-        out.write(f"held back  {behaviour['name']}: {behaviour['means']}; by {hosts}\n")
+        yield f"held back  {behaviour['name']}: {behaviour['means']}; by {hosts}"
 
 
 def claim_table(document: Mapping[str, Any]) -> Table:
     """Return the allocations of a claim: provider, amount, and the groups it serves."""
-    table = new_table("provider", "claimed", "for group")
     rows = []
     for uuid, entry in document["allocations"].items():
         amounts = " ".join(f"{name}={n}" for name, n in sorted(entry["resources"].items()))
@@ -87,10 +77,9 @@ def claim_table(document: Mapping[str, Any]) -> Table:
             for suffix, uuids in document["mappings"].items()
             if uuid in uuids
         )
-        rows.append((" ".join(groups), entry["name"], amounts))
-    for of_groups, name, amounts in sorted(rows):
-        table.add_row(Text(name), Text(amounts), Text(of_groups))
-    return table
+        rows.append((entry["name"], amounts, " ".join(groups)))
+    rows.sort(key=lambda row: (row[2], row))
+    return new_table(("provider", "claimed", "for group"), rows)
 
 
 def print_claim(document: Mapping[str, Any], console: Console | None = None) -> None:

@@ -61,6 +61,12 @@ def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_
         assert refused.returncode == Exit.REFUSED
         assert "`compute-agent disable --reason TEXT`" in refused.stderr
         assert "its message bus is unreachable" in refused.stderr
+        # a look beforehand needs no agent, and says what the order would meet
+        for command in ("disable", "drain"):
+            looked = manage(operator, command, HOST, "--reason", "fan", "--dry-run")
+            assert looked.returncode == Exit.WOULD_CHANGE
+            assert "Without --dry-run this is refused" in looked.stderr
+            assert "would be disabled" in looked.stdout
         assert "COMPUTE_STATUS_DISABLED" not in server.tree(HOST)[HOST]["traits"]
         # the broker of this one is away, too: one line says so, and no library
         lines = manage(agent.config, "drain", HOST).stderr.splitlines()

@@ -114,10 +114,39 @@ def test_every_command_tells_by_its_status_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    "command", [("delete-host",), ("rename", "h"), ("adopt", "no-uuid"), ("no-such-command",)]
+    "line",
+    [
+        "placement delete-host",
+        "placement rename host",
+        "placement adopt no-uuid",
+        "placement no-such-command",
+        "placement audit --min-age=-1",
+        "placement audit --resource_provider=x",
+        "placement migrate_compute_inventory --node no-such-node",
+        "placement migrate_compute_inventory --request-timeout 0",
+        "placement heal_allocations INSTANCES --force",
+        "placement heal_allocations INSTANCES --cell=a --instance=UUID",
+        "placement heal_allocations INSTANCES --force --skip-port-allocations --instance=UUID",
+        "placement heal_allocations INSTANCES --instance=UUID",
+        "placement heal_allocations INSTANCES --max-count=0",
+        "placement heal_allocations INSTANCES --instance=x",
+        "host list --interval 3",
+        "host drain host --undo --watch",
+        "host drain host --watch --dry-run",
+        "host drain host --timeout 5",
+        "host drain host --with x",
+    ],
 )
-def test_127_for_bad_arguments(offline: Operator, command: tuple[str, ...]) -> None:
-    assert offline.run(*command).status == 127
+def test_127_for_bad_arguments(offline: Operator, line: str) -> None:
+    offline.placement.new_host("host")
+    values = {"INSTANCES": described(offline, instance("host")), "UUID": str(uuid.uuid4())}
+    for word, value in values.items():
+        line = line.replace(word, value)
+    offline.topic, command, *arguments = line.split()
+    before = offline.dump()
+    result = offline.run(command, *arguments)
+    assert (result.status, bool(result.err)) == (127, True)
+    assert offline.dump() == before
 
 
 def test_130_for_a_command_that_is_interrupted(

@@ -101,19 +101,6 @@ def test_what_an_unfinished_move_holds_needs_no_other_host(operator: Operator) -
     assert "until the move is ended" in move["reason"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("--undo", "--watch"), ("--watch", "--dry-run"), ("--timeout", "5"), ("--with", "x")],
-    ids=" ".join,
-)
-def test_options_that_contradict_each_other_are_refused(
-    operator: Operator, arguments: tuple[str, ...]
-) -> None:
-    operator.placement.new_host("old")
-    assert operator.run("drain", "old", *arguments).status == 127
-    assert COMPUTE_STATUS_DISABLED not in traits(operator.placement, "old")
-
-
 def test_a_host_that_does_not_exist_is_refused(operator: Operator) -> None:
     assert operator.run("drain", "nobody").status == 4
 
@@ -244,12 +231,12 @@ def test_a_watch_ends_when_the_host_is_empty(watched: Callable[..., WatchedDrain
 def test_a_watch_goes_on_after_an_outage_of_placement(watched: Callable[..., WatchedDrain]) -> None:
     fleet = watched()
     fleet.placement.kill()
-    fleet.printed("Asking again every 1 s")
+    fleet.printed("is asked again")
     fleet.placement.start()
     fleet.printed("Placement answers again")
     fleet.release(fleet.consumer)
     assert fleet.process.wait(60) == 0, fleet.output.read_text()
-    assert fleet.output.read_text().count("Asking again") == 1
+    assert fleet.output.read_text().count("is asked again") == 1
 
 
 def test_a_watch_of_a_host_that_is_enabled_meanwhile_ends_with_that(

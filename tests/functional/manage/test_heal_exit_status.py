@@ -107,24 +107,6 @@ def test_8_for_accelerators_and_never_for_a_vgpu(offline: Operator) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--force",),
-        ("--cell=a", f"--instance={uuid.uuid4()}"),
-        ("--force", "--skip-port-allocations", f"--instance={uuid.uuid4()}"),
-        (f"--instance={uuid.uuid4()}",),
-        ("--max-count=0",),
-        ("--instance=x",),
-    ],
-)
-def test_127_for_bad_arguments(offline: Operator, arguments: tuple[str, ...]) -> None:
-    file = described(offline, instance("flat"))
-    result = offline.run("heal_allocations", file, *arguments)
-    assert result.status == 127
-    assert result.err
-
-
-@pytest.mark.parametrize(
     "line",
     [
         "{}",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.cmd.manage.host_list import FollowedTrees
 from compute_agent.cmd.scheduler import main as scheduler
-from compute_agent.manage.followed_fleet import FollowedTrees
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -87,12 +87,6 @@ def test_in_a_pipe_lists_follow_each_other_over_an_outage_of_placement(
     text = printed.read_text()
     assert text.count("Placement cannot be read") == 1
     assert "\033" not in text
-
-
-def test_an_interval_without_a_watch_is_refused(offline: Operator) -> None:
-    offline.topic = "host"
-    ended = offline.run("list", "--interval", "3")
-    assert (ended.status, "--watch" in ended.err) == (127, True)
 
 
 class CountedTrees(Transport):

@@ -192,11 +192,3 @@ def test_5_for_a_driver_that_is_not_ready(offline: Operator, method: str, error:
         fake={"failing_method": method, "failing_error": error},
     )
     assert offline.migrate().status == 5
-
-
-@pytest.mark.parametrize("arguments", [("--node", "no-such-node"), ("--request-timeout", "0")])
-def test_127_for_bad_arguments(offline: Operator, arguments: tuple[str, ...]) -> None:
-    result = offline.migrate(*arguments)
-    assert result.status == 127
-    assert result.err
-    assert offline.placement.providers(offline.name) == {}

@@ -69,3 +69,12 @@ def test_a_host_that_may_only_be_late_is_listened_for_three_periods(
     known = heard(bus, [LIVE, DEAD], monkeypatch, ages)
     assert bus.listened == [(12.0, {LIVE, DEAD}), (18.0, {DEAD})]
     assert set(known.nodes) == {LIVE}
+
+
+def test_no_scheduler_is_asked_before_the_end_where_listening_on_takes_no_longer(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus.patience, bus.one_period = 3.0, 1.2
+    known = heard(bus, [LIVE, DEAD], monkeypatch, {})
+    assert bus.listened == [(3.0, {LIVE, DEAD})]
+    assert set(known.nodes) == {LIVE}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.manage.fleet import host_document, since_text
+from compute_agent.cmd.manage.host_list import FollowedAgents
 from compute_agent.manage import fleet
-from compute_agent.manage.followed_fleet import FollowedAgents
 from compute_agent.manage.tree_reading import ProviderLines
 
 

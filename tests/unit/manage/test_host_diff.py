@@ -1,11 +1,12 @@
 """Two hosts side by side."""
 
 import uuid
+from collections.abc import Mapping
 
 import pytest
 
-from compute_agent.cmd.agent.diff import HostDifference, differences, tree_of_host
-from compute_agent.provider_tree import ProviderTree
+from compute_agent.cmd.agent.diff import HostDifference, differences, providers_of
+from compute_agent.provider_tree import ProviderData, ProviderTree
 
 
 def record(total: int, **fields: float) -> dict[str, float]:
@@ -13,7 +14,9 @@ def record(total: int, **fields: float) -> dict[str, float]:
     return {**whole, "allocation_ratio": 1.0, **fields}
 
 
-def host(name: str, *, total: int = 8, cells: int = 2, traits: tuple[str, ...] = ()) -> object:
+def host(
+    name: str, *, total: int = 8, cells: int = 2, traits: tuple[str, ...] = ()
+) -> Mapping[str, ProviderData]:
     tree = ProviderTree()
     root = tree.new_root(name, str(uuid.uuid4()))
     tree.update_inventory(root, {"DISK_GB": record(100)})
@@ -21,11 +24,11 @@ def host(name: str, *, total: int = 8, cells: int = 2, traits: tuple[str, ...] =
         child = tree.new_child(f"{name}_NUMA{cell}", root)
         tree.update_inventory(child, {"VCPU": record(total, allocation_ratio=4.0)})
         tree.update_traits(child, {"HW_NUMA_ROOT", *traits})
-    return tree_of_host(tree, root)
+    return providers_of(tree, root)
 
 
 def test_hosts_that_differ_in_their_names_alone_are_equal() -> None:
-    assert differences(host("one"), host("two")) == []  # type: ignore[arg-type]
+    assert differences(host("one"), host("two")) == []
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -33,7 +36,7 @@ def test_everything_that_differs_is_told_by_provider(swapped: bool) -> None:
     pair = [host("one"), host("two", total=4, cells=3, traits=("CUSTOM_A",))]
     if swapped:
         pair.reverse()
-    found = differences(*pair)  # type: ignore[arg-type]
+    found = differences(*pair)
 
     def sides(first: object, second: object) -> tuple[object, object]:
         return (second, first) if swapped else (first, second)

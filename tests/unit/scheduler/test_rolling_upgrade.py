@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compute_agent.cmd.scheduler.views import print_status
+from compute_agent.cmd.scheduler.views import status_lines
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
 from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims
@@ -119,13 +118,10 @@ def test_the_status_names_the_hosts_that_hold_a_behaviour_back() -> None:
         for behaviour in status["behaviours"]
     }
     assert by == {name: (False, ["host-a"]) for name in ("claims", "owners")}
-    out = io.StringIO()
-    print_status(status, out)
-    assert "held back  owners: hosts and PCI devices must carry" in out.getvalue()
-    assert "by host-a" in out.getvalue()
-    out = io.StringIO()
-    print_status(fleet(announced(b=1)).status(), out)
-    assert "in force   claims" in out.getvalue()
+    text = "\n".join(status_lines(status))
+    assert "held back  owners: hosts and PCI devices must carry" in text
+    assert "by host-a" in text
+    assert "in force   claims" in "\n".join(status_lines(fleet(announced(b=1)).status()))
 
 
 def narrowed(owners: bool) -> str:
