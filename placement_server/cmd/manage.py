@@ -171,13 +171,8 @@ def _engines(conf: cfg.ConfigOpts) -> Iterator[Engines]:
         engines.dispose()
 
 
-@contextlib.contextmanager
-def _store(conf: cfg.ConfigOpts) -> Iterator[Store]:
-    store = Store.from_conf(conf, maintenance=True)
-    try:
-        yield store
-    finally:
-        store.close()
+def _store(conf: cfg.ConfigOpts) -> contextlib.closing[Store]:
+    return contextlib.closing(Store.from_conf(conf, maintenance=True))
 
 
 def _sync(conf: cfg.ConfigOpts) -> int:

@@ -20,7 +20,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -122,12 +121,15 @@ def _serve(arguments: argparse.Namespace) -> None:
     )
     warn_of_useless(conf)
     warn_of_file(conf)
-    _prepare_database(conf)
+    # once, before the workers would do it all at once
+    with contextlib.closing(Store.from_conf(conf)) as store:
+        store.synchronise_standard_names()
     conf.set_override("sync_on_startup", False, group="placement_database")
     if conf.api.auth_strategy == "keystone":
         keystone.check_at_start(conf)
     listener = _listen(arguments.host, arguments.port)
-    address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
+    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    address = f"{'https' if tls else 'http'}://{host}:{listener.getsockname()[1]}"
     server = HttpServer(
         listener,
         lambda: _application(conf, arguments.threads),
@@ -151,7 +153,8 @@ def _run(server: HttpServer, *, has_metrics: bool) -> int:
             if has_metrics:
                 # in which the metrics of the workers add up; before anything imports them
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
-            _preload()
+            # not at the top: the metrics look for their directory when they are imported
+            importlib.import_module("placement_server.app")
             server.run(Path(directory))
     except SystemExit as end:
         return int(end.code or 0)
@@ -165,11 +168,6 @@ def _end(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _preload() -> None:
-    # Not at the top: the metrics look for their directory when they are imported.
-    importlib.import_module("placement_server.app")
-
-
 def _application(conf: cfg.ConfigOpts, threads: int) -> Turns:
     from placement_server.app import build_app
 
@@ -178,18 +176,7 @@ def _application(conf: cfg.ConfigOpts, threads: int) -> Turns:
     return Turns(build_app(conf), threads, own.max_body_size, own.healthcheck_path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    scheme: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
-
-
-def _announce(address: _Address) -> None:
+def _announce(address: str) -> None:
     # In one write, also without a buffer: print() writes the end of a line apart, and what another
     # worker logs came between.
     sys.stdout.write(f"placement-server: listening on {address}\n")
@@ -256,15 +243,6 @@ def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     Enforcer(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.check_credentials(conf)
-
-
-def _prepare_database(conf: cfg.ConfigOpts) -> None:
-    """Bring the database up to date once, before the workers would do it all at once."""
-    store = Store.from_conf(conf)
-    try:
-        store.synchronise_standard_names()
-    finally:
-        store.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

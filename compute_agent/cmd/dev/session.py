@@ -26,15 +26,18 @@ from compute_agent.cmd.dev.child import Child, DevFailed, DevInterrupted
 from compute_agent.cmd.dev.machine import ReportedMachine
 from compute_agent.cmd.dev.sample import Sample, next_steps, sample_of
 from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
+from compute_agent.cmd.scheduler.configured import claim_document
 from compute_agent.cmd.scheduler.views import explanation_lines, print_claim
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.manage.tree_reading import ProviderLines, read_tree
+from compute_agent.placement.allocations.amounts import of_record
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
 from compute_agent.programs.notices import NoticeSocket
 from compute_agent.request import spec_reader
+from compute_agent.scheduler.life_cycle.life_cycle import Claim
 
 if TYPE_CHECKING:
     from compute_agent.cmd.dev.bus import Bus
@@ -103,7 +106,9 @@ class DevRun:
             roots = [self._root(number) for number in range(1, self._options.hosts + 1)]
             trees = [self._tree(connection, root) for root in roots]
             self._show(Text.assemble("Placement API  ", (url, "bold")))
-            self._print_trees(trees)
+            self._console.print(drawing(trees[0], self._form))
+            if others := [tree[0].name for tree in trees[1:]]:
+                self._print(f"The same machine is reported by {' and '.join(others)}")
             self._show(Text.assemble("Pages to look at in a browser  ", (url + WEB_PATH, "bold")))
             self._check_interrupted()
             sample = sample_of(trees[0], most_of_a_cell=machine.name is not None)
@@ -152,17 +157,9 @@ class DevRun:
             for number in range(1, hosts + 1):
                 ready = sockets.enter_context(NoticeSocket())
                 place = self._state.agent(number)
-                agent = self._start(
-                    "compute-agent",
-                    [
-                        "compute_agent.cmd.agent.main",
-                        "run",
-                        "--config-file",
-                        str(place.config),
-                    ],
-                    {"NOTIFY_SOCKET": ready.address},
-                    place.log,
-                )
+                words = ["compute_agent.cmd.agent.main", "run", f"--config-file={place.config}"]
+                notify = {"NOTIFY_SOCKET": ready.address}
+                agent = self._start("compute-agent", words, notify, place.log)
                 processes.append((agent, ready))
             for agent, ready in processes:
                 agent.wait_until(ready.ready, f"report {machine_text}", START_SECONDS, self._stop)
@@ -272,7 +269,14 @@ class DevRun:
             )
             self._print(f"Claim {len(consumers)} of the same has {provider_names}")
             return root
-        print_claim(_document(consumer, selection, request, names), self._console)
+        claim = Claim(
+            consumer,
+            selection["nodename"],
+            root,
+            of_record(request),
+            request["mappings"],
+        )
+        print_claim(claim_document(claim, bus.placement), self._console)
         self._console.print()
         form = replace(self._form, only_used=True, traits=False, tables=used_providers)
         self._console.print(drawing(providers, form))
@@ -287,12 +291,6 @@ class DevRun:
             for line in explanation_lines(explanation.causes):
                 self._print(line)
         return bool(explanation.hosts)
-
-    def _print_trees(self, trees: Sequence[Sequence[ProviderLines]]) -> None:
-        """Print the tree of the first host, and name the others, which report the same machine."""
-        self._console.print(drawing(trees[0], self._form))
-        if others := [tree[0].name for tree in trees[1:]]:
-            self._print(f"The same machine is reported by {' and '.join(others)}")
 
     @property
     def _form(self) -> TreeForm:
@@ -357,24 +355,6 @@ class DevRun:
 def _spec(sample: Sample) -> dict[str, Any]:
     flavor = {"extra_specs": sample.extra_specs()}
     return {"project_id": _OWNER, "user_id": _OWNER, "flavor": flavor}
-
-
-def _document(
-    consumer: str,
-    selection: Mapping[str, Any],
-    request: Mapping[str, Any],
-    names: Mapping[str, str],
-) -> dict[str, Any]:
-    return {
-        "consumer": consumer,
-        "host": selection["nodename"],
-        "root_provider": selection["compute_node_uuid"],
-        "allocations": {
-            provider: {"name": names.get(provider, provider), **entry}
-            for provider, entry in request["allocations"].items()
-        },
-        "mappings": request["mappings"],
-    }
 
 
 def _text(child: Child) -> str:

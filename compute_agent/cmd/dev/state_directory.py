@@ -151,20 +151,14 @@ class StateDirectory:
 
     def write_placement_config(self) -> None:
         """Write placement-server's configuration: SQLite, no authentication."""
-        database = self.path / "placement.db"
-        self.placement_config.write_text(
-            "# Written by compute-agent dev at every start.\n"
-            "[placement_database]\n"
-            f"connection = sqlite:///{database}\n"
-            "sync_on_startup = true\n"
-            "[placement_server]\n"
-            f"web_path = {WEB_PATH}\n"
-            "[api]\n"
-            "auth_strategy = noauth2\n"
-            "[oslo_policy]\n"
-            "enforce_new_defaults = false\n",
-            encoding="utf-8",
-        )
+        database = f"sqlite:///{self.path / 'placement.db'}"
+        groups = {
+            "placement_database": {"connection": database, "sync_on_startup": "true"},
+            "placement_server": {"web_path": WEB_PATH},
+            "api": {"auth_strategy": "noauth2"},
+            "oslo_policy": {"enforce_new_defaults": "false"},
+        }
+        _write_config(self.placement_config, groups)
 
     def write_agent_config(
         self,
@@ -196,10 +190,7 @@ class StateDirectory:
         }
         for group, values in options.items():
             groups.setdefault(group, {}).update(values)
-        lines = ["# Written by compute-agent dev at every start."]
-        for group, values in groups.items():
-            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
-        place.config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        _write_config(place.config, groups)
 
     def write_environment(self, url: str, programs: Path) -> None:
         """Write the file that a shell reads, and the programs with the options of this run.
@@ -235,3 +226,10 @@ class StateDirectory:
             f'export PATH={path}:"$PATH"\n',
             encoding="utf-8",
         )
+
+
+def _write_config(path: Path, groups: Options) -> None:
+    lines = ["# Written by compute-agent dev at every start."]
+    for group, values in groups.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from compute_agent import errors
@@ -54,17 +54,3 @@ def query_amounts(text: str) -> str:
     :raises BadInput: the text is something else.
     """
     return ",".join(f"{name}:{amount}" for name, amount in amounts([text]).items())
-
-
-def parameters(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Read `NAME=VALUE` of a query string; the value may contain further signs.
-
-    :raises BadInput: a text has no `=`.
-    """
-    pairs = []
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not (name and separator):
-            raise BadInput(f"{text!r} is not a parameter, such as resources=VCPU:4.")
-        pairs.append((name, value))
-    return pairs

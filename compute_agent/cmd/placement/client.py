@@ -6,11 +6,11 @@ import argparse
 import uuid
 from collections.abc import Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from compute_agent import errors
+from compute_agent.cmd import program
 from compute_agent.cmd.placement.arguments import BadInput
 from compute_agent.conf import services
 from compute_agent.placement import responses
@@ -163,31 +163,18 @@ def connect(namespace: argparse.Namespace) -> Client:
     :raises BadInput: they contradict each other, or name none.
     :raises errors.InvalidConfiguration: a file that they name cannot be used.
     """
-    return Client(namespace.transport or _transport(namespace))
-
-
-def _transport(namespace: argparse.Namespace) -> Transport:
-    if namespace.config_file:
-        from compute_agent.placement.transports.in_process import InProcessTransport
-
-        if not Path(namespace.config_file).is_file():
-            raise BadInput(
-                f"--config-file {namespace.config_file}: the file does not exist. Correct the path."
-            )
-        return InProcessTransport.from_config_files([namespace.config_file])
-    if services.names_user(namespace.url or ""):
+    if namespace.transport:
+        return Client(namespace.transport)
+    url = namespace.url
+    if not url or namespace.placement_config:
+        return Client(program.transport(namespace))
+    if services.names_user(url):
         raise BadInput(f"--url {services.URL_ADVICE}.")
-    if namespace.url and not _is_http(namespace.url):
-        raise BadInput(
-            f"--url is {namespace.url!r}: expected a URL, such as http://127.0.0.1:8778."
-        )
-    if namespace.url:
-        from compute_agent.placement.transports.keystone import KeystoneTransport
+    if not _is_http(url):
+        raise BadInput(f"--url is {url!r}: expected a URL, such as http://127.0.0.1:8778.")
+    from compute_agent.placement.transports.keystone import KeystoneTransport
 
-        return KeystoneTransport.to_endpoint(namespace.url, namespace.token)
-    from compute_agent.placement.transports.cloud import cloud_transport
-
-    return cloud_transport(namespace.os_cloud)
+    return Client(KeystoneTransport.to_endpoint(url, namespace.token))
 
 
 def _is_http(url: str) -> bool:

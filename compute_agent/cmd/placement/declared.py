@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from compute_agent.cmd.placement.arguments import BadInput
@@ -73,29 +74,17 @@ def plan(
         Step(f"delete {provider['name']}", "DELETE", f"/resource_providers/{provider['uuid']}")
         for provider in _children_first(absent)
     ]
-    return list(_each_once(steps))
-
-
-def _each_once(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps, each that creates a trait or class only where it is first."""
-    created_paths: set[str] = set()
-    for step in steps:
-        if step.body is None and step.path in created_paths:
-            continue
-        created_paths.add(step.path)
-        yield step
+    # a trait or class is created once, for the first that needs it
+    return list({(step.path, step.text): step for step in steps}.values())
 
 
 def _children_first(providers: Sequence[Provider]) -> list[Provider]:
-    parents = {provider["uuid"]: provider["parent_provider_uuid"] for provider in providers}
-
-    def depth(provider: Provider) -> int:
-        number, above = 0, provider["parent_provider_uuid"]
-        while above in parents:
-            number, above = number + 1, parents[above]
-        return number
-
-    return sorted(providers, key=depth, reverse=True)
+    by_uuid = {provider["uuid"]: provider for provider in providers}
+    parents = {
+        uuid: {provider["parent_provider_uuid"]} & by_uuid.keys()
+        for uuid, provider in by_uuid.items()
+    }
+    return [by_uuid[uuid] for uuid in reversed(list(TopologicalSorter(parents).static_order()))]
 
 
 def _present(entry: Mapping[str, Any], present: Mapping[str, Provider]) -> Provider | None:
@@ -113,26 +102,20 @@ def _parents_first(
     by_name = {
         name: entry for entry in declared_entries for name in (entry["name"], entry.get("uuid"))
     }
-    ordered_entries: list[Mapping[str, Any]] = []
-    done_names = set[str]()
+    parents: dict[str, list[str]] = {}
     for entry in declared_entries:
-        chain: dict[str, Mapping[str, Any]] = {}
-        step: Mapping[str, Any] | None = entry
-        while step is not None and step["name"] not in done_names:
-            if step["name"] in chain:
-                names = " -> ".join([*chain, step["name"]])
-                raise BadInput(f"The parents of the file form a circle: {names}.")
-            chain[step["name"]] = step
-            parent = step.get("parent")
-            if parent is not None and parent not in by_name and parent not in present:
-                raise BadInput(
-                    f"{step['name']}: its parent {parent!r} is neither in the file nor in "
-                    "placement."
-                )
-            step = by_name.get(parent) if parent is not None else None
-        ordered_entries += reversed(chain.values())
-        done_names.update(chain)
-    return ordered_entries
+        parent = entry.get("parent")
+        is_declared = parent is not None and parent in by_name
+        if parent is not None and not is_declared and parent not in present:
+            raise BadInput(
+                f"{entry['name']}: its parent {parent!r} is neither in the file nor in placement."
+            )
+        parents[entry["name"]] = [by_name[parent]["name"]] if is_declared else []
+    try:
+        return [by_name[name] for name in TopologicalSorter(parents).static_order()]
+    except CycleError as error:
+        names = " -> ".join(reversed(error.args[1]))
+        raise BadInput(f"The parents of the file form a circle: {names}.") from error
 
 
 def _parent_uuid(

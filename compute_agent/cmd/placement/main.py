@@ -6,14 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from importlib import resources
+from typing import TYPE_CHECKING, Final
 
 from compute_agent import __version__
 from compute_agent.cmd import program
 from compute_agent.cmd.placement.commands import (
     allocations,
     candidates,
-    completion,
     documents,
     history,
     names,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from compute_agent.placement.transports.transport import Transport
 
 PROGRAM = "placement"
+_ZSH: Final = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def main(argv: Sequence[str] | None = None, transport: Transport | None = None) -> int:
@@ -55,20 +57,28 @@ def build_parser() -> argparse.ArgumentParser:
     )
     arguments(
         """
-        --os-cloud NAME     name of a cloud in clouds.yaml; default: OS_CLOUD
-        --url URL           URL of placement
-        --token TOKEN       token for --url; without a token, placement must use noauth2
-        --config-file FILE  placement.conf; use its database directly, without a running server
+        --os-cloud NAME                      name of a cloud in clouds.yaml; default: OS_CLOUD
+        --url URL                            URL of placement
+        --token TOKEN                        token for --url; without a token, placement must use
+                                             noauth2
+        --config-file:placement_config FILE  placement.conf; use its database directly, without a
+                                             running server
         """
     )(where)
     parser.set_defaults(os_cloud=os.environ.get("OS_CLOUD"))
     commands = Commands(parser)
-    for module in (
-        *(providers, names, allocations),
-        *(candidates, history, documents, completion),
-    ):
+    for module in (providers, names, allocations, candidates, history, documents):
         module.add_commands(commands)
+    group = commands.group("completion", "scripts for the completion of all programs by a shell")
+    for shell, preamble in (("bash", ""), ("zsh", _ZSH)):
+        help_ = f"print it for {shell}: source <(placement completion {shell})"
+        group.add_local(shell, partial(_print_completion, preamble), help_)
     return parser
+
+
+def _print_completion(preamble: str, _namespace: argparse.Namespace) -> None:
+    script = resources.files("compute_agent.cmd.placement").joinpath("completion.bash").read_text()
+    print(preamble + script, end="")
 
 
 if __name__ == "__main__":

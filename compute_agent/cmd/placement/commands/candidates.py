@@ -6,13 +6,12 @@ import argparse
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from compute_agent.cmd.output import print_json, show_rows
 from compute_agent.cmd.placement.arguments import (
     MEMBER_OF,
     BadInput,
-    parameters,
     provider_amounts,
     query_amounts,
 )
@@ -109,9 +108,9 @@ def _add_suppositions(parser: Container) -> None:
         )
 
 
-def query_of(namespace: argparse.Namespace, client: Client) -> str:
-    """Return the query string that the arguments ask for."""
-    pairs = parameters(namespace.parameters)
+def query_of(namespace: argparse.Namespace, client: Client) -> list[tuple[str, str]]:
+    """Return the parameters of the query that the arguments ask for."""
+    pairs = list(namespace.parameters)
     if namespace.resources:
         pairs.append(("resources", query_amounts(namespace.resources)))
     pairs += [("required", value) for value in namespace.required]
@@ -123,15 +122,20 @@ def query_of(namespace: argparse.Namespace, client: Client) -> str:
             "The request asks for nothing: expected --resources CLASS=N,..., or a parameter such "
             "as resources_GPU=VGPU:1."
         )
-    return urlencode(pairs)
+    return pairs
 
 
 def _candidates(namespace: argparse.Namespace, client: Client) -> int:
-    query = query_of(namespace, client)
-    path = f"/allocation_candidates?{query}&limit={namespace.limit}"
-    document = client.get(path, "Asking for candidates")
+    document = _ask(namespace, client)
     show_candidates(namespace, document)
     return Exit.FINE if document["allocation_requests"] else Exit.FAILED
+
+
+def _ask(namespace: argparse.Namespace, client: Client) -> Mapping[str, Any]:
+    query = [*query_of(namespace, client), ("limit", namespace.limit)]
+    path = f"/allocation_candidates?{urlencode(query)}"
+    document: Mapping[str, Any] = client.get(path, "Asking for candidates")
+    return document
 
 
 def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
@@ -156,8 +160,7 @@ def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) 
 
 def _claim(namespace: argparse.Namespace, client: Client) -> None:
     consumer = namespace.consumer or str(uuid.uuid4())
-    path = f"/allocation_candidates?{query_of(namespace, client)}&limit={namespace.limit}"
-    requests = client.get(path, "Asking for candidates")["allocation_requests"]
+    requests = _ask(namespace, client)["allocation_requests"]
     if not requests:
         raise NamedThingMissing("There is no candidate; placement explain shows why.")
     claimed_allocations = _claim_first(namespace, client, consumer, requests)
@@ -198,7 +201,7 @@ def _claim_first(
 
 def _explain(namespace: argparse.Namespace, client: Client) -> int:
     client.require_extensions("placement explain")
-    path = f"/candidate_explanation?{query_of(namespace, client)}"
+    path = f"/candidate_explanation?{urlencode(query_of(namespace, client))}"
     explanation = client.get(path, "Asking why there are so few candidates")
     show_explanation(namespace, explanation)
     failed_count = sum(entry["trees"] for entry in explanation["trees_failed"])
@@ -227,7 +230,7 @@ _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
 
 def _counted_query(namespace: argparse.Namespace, client: Client) -> str:
     """Return the query that the arguments ask for, without disabled hosts unless they count."""
-    pairs = parse_qsl(query_of(namespace, client))
+    pairs = query_of(namespace, client)
     if namespace.disabled or any(
         COMPUTE_STATUS_DISABLED in value for name, value in pairs if name == "root_required"
     ):

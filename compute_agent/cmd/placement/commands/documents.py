@@ -6,16 +6,16 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from compute_agent.cmd.output import JSON, print_json
+from compute_agent.cmd.output import JSON, print_json, show
 from compute_agent.cmd.placement.arguments import BadInput
 from compute_agent.cmd.placement.client import Client, NamedThingMissing
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
 from compute_agent.cmd.placement.parser import Commands
-from compute_agent.cmd.progress import progress_bars
+from compute_agent.cmd.screen import progress_bars
 from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 from compute_agent.programs.exit_status import Exit
@@ -157,11 +157,9 @@ def _apply(namespace: argparse.Namespace, client: Client) -> int:
         if (provider := _read(client, name).get(name)) is not None
     ]
     steps = plan(declared_entries, absent, present)
-    _show_plan(
-        namespace,
-        [step.text for step in steps] or ["Placement is as the file declares it."],
-        {"steps": [step.text for step in steps], "dry_run": namespace.dry_run},
-    )
+    lines = [step.text for step in steps]
+    document = {"steps": lines, "dry_run": namespace.dry_run}
+    show(namespace, document, *lines or ["Placement is as the file declares it."])
     if steps and namespace.dry_run:
         return Exit.WOULD_CHANGE
     generations = {provider["uuid"]: provider["generation"] for provider in present.values()}
@@ -170,17 +168,6 @@ def _apply(namespace: argparse.Namespace, client: Client) -> int:
             _make(client, step, generations)
             bars.update("applying the file", number, len(steps))
     return Exit.FINE
-
-
-def _show_plan(
-    namespace: argparse.Namespace, lines: Sequence[str], document: Mapping[str, Any]
-) -> None:
-    """Print what is about to be done: lines for people, or one JSON document."""
-    if namespace.json:
-        print_json(document)
-        return
-    for line in lines:
-        print(line)
 
 
 def _read(client: Client, name: str) -> dict[str, Mapping[str, Any]]:
@@ -240,7 +227,7 @@ def _reshape(namespace: argparse.Namespace, client: Client) -> int:
         if before != after:
             lines.append(f"consumer {consumer}: {json.dumps(before)} -> {json.dumps(after)}")
     body = {"inventories": inventories, "allocations": allocations}
-    _show_plan(namespace, lines, {"request": body, "dry_run": namespace.dry_run})
+    show(namespace, {"request": body, "dry_run": namespace.dry_run}, *lines)
     if namespace.dry_run:
         return Exit.WOULD_CHANGE
     client.ask("POST", "/reshaper", "Reshaping", body, timeout=RESHAPE_TIMEOUT)
