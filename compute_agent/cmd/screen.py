@@ -1,4 +1,4 @@
-"""What a command shows while it goes on: pictures drawn again and again, and progress."""
+"""Pictures that a command draws again and again until q or Ctrl-C, and bars of its progress."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from oslo_config import cfg
@@ -67,38 +67,31 @@ def new_conf() -> cfg.ConfigOpts:
 def _add_commands(subparsers: Any) -> None:
     # without a command, main prints the help instead of an error of the parser
     subparsers.required = False
-    db = _add(
-        subparsers,
-        "db",
-        lambda _conf: _help(db),
-        "the schema of the database, and repairs of old data",
-    )
-    actions = db.add_subparsers(dest="action", metavar="COMMAND")
-    _add(actions, "sync", _sync, "upgrade the schema to the newest revision")
-    _add(actions, "version", _version, "print the current revision of the schema")
-    _add(
-        actions,
+    add = partial(_add, subparsers)
+    db = subparsers.add_parser("db", help="the schema of the database, and repairs of old data")
+    db.set_defaults(run=lambda _conf: _help(db))
+    add_action = partial(_add, db.add_subparsers(dest="action", metavar="COMMAND"))
+    add_action("sync", _sync, "upgrade the schema to the newest revision")
+    add_action("version", _version, "print the current revision of the schema")
+    add_action(
         "stamp",
         _stamp,
         "record a revision without changing anything",
         arguments("version REVISION  id of the revision, or head"),
     )
-    _add(
-        actions,
+    add_action(
         "downgrade",
         _downgrade,
         "downgrade the schema, by default to that of OpenStack Placement",
         arguments(f"version REVISION ? ({revision.OPENSTACK_REVISION})  id of the revision"),
     )
-    _add(
-        actions,
+    add_action(
         "online_data_migrations",
         _online_data_migrations,
         "repair data that old versions wrote, while services run",
         arguments("--max-count N  run one pass of at most N rows", max_count=_count),
     )
-    check = _add(
-        subparsers,
+    check = add(
         "audit",
         _audit,
         "check the data for inconsistencies",
@@ -117,8 +110,7 @@ def _add_commands(subparsers: Any) -> None:
     )(check.add_mutually_exclusive_group())
     metrics = "--metrics-bind ADDRESS:PORT (127.0.0.1:9103)  where --watch serves metrics"
     arguments(metrics)(check)
-    _add(
-        subparsers,
+    add(
         "prune",
         _prune,
         "delete data that no request needs",
@@ -208,7 +200,7 @@ def _online_data_migrations(conf: cfg.ConfigOpts) -> int:
         ("set_root_provider_ids", data_migrations.set_root_provider_ids),
         (
             "create_incomplete_consumers",
-            functools.partial(
+            partial(
                 data_migrations.create_incomplete_consumers,
                 project_id=conf.placement.incomplete_consumer_project_id,
                 user_id=conf.placement.incomplete_consumer_user_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,8 +91,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_host_commands(commands: Commands) -> None:
-    add_command(
-        commands,
+    add = partial(add_command, commands)
+    add(
         "migrate_compute_inventory",
         "migrate:migrate_compute_inventory",
         "reshape the tree of this host while no service runs",
@@ -108,8 +109,7 @@ def _add_host_commands(commands: Commands) -> None:
         exit_of=exit_statuses.MigrateExit.of,
         epilog=exit_statuses.MIGRATE_TABLE,
     )
-    add_command(
-        commands,
+    add(
         "rename",
         "hosts:rename",
         "rename the tree of a host",
@@ -119,8 +119,7 @@ def _add_host_commands(commands: Commands) -> None:
         """,
         description="Rename the root provider of a host, and all providers named after it.",
     )
-    add_command(
-        commands,
+    add(
         "delete-host",
         "hosts:delete",
         "delete the tree of a host from placement",
@@ -132,8 +131,7 @@ def _add_host_commands(commands: Commands) -> None:
         description="Delete all resource providers of a host. The host must have no allocations,\n"
         "and its agent must not run, because it would create the host again.",
     )
-    add_command(
-        commands,
+    add(
         "adopt",
         "hosts:adopt",
         "use an existing provider as the root provider of this host",
@@ -143,8 +141,8 @@ def _add_host_commands(commands: Commands) -> None:
 
 
 def _add_drift_commands(commands: Commands) -> None:
-    add_command(
-        commands,
+    add = partial(add_command, commands)
+    add(
         "heal_allocations",
         "heal:heal_allocations",
         "create or correct the allocations of instances",
@@ -171,8 +169,7 @@ def _add_drift_commands(commands: Commands) -> None:
         exit_of=exit_statuses.HealExit.of,
         epilog=exit_statuses.HEAL_TABLE,
     )
-    add_command(
-        commands,
+    add(
         "audit",
         "audit:audit",
         "find allocations whose consumer no longer exists",
@@ -195,8 +192,7 @@ def _add_drift_commands(commands: Commands) -> None:
         exit_of=lambda _error: exit_statuses.AuditExit.ERROR,
         epilog=exit_statuses.AUDIT_TABLE,
     )
-    add_command(
-        commands,
+    add(
         "sync_aggregates",
         "aggregates:sync_aggregates",
         "put hosts into the aggregates of [compute_scheduler]aggregate_source",
@@ -209,8 +205,8 @@ def _add_drift_commands(commands: Commands) -> None:
 
 
 def _add_fleet_commands(commands: Commands) -> None:
-    add_command(
-        commands,
+    add = partial(add_command, commands)
+    add(
         "list",
         "host_list:list_hosts",
         "the hosts, their agents, and what is used of them",
@@ -233,8 +229,7 @@ def _add_fleet_commands(commands: Commands) -> None:
         "is from\ntheir announcements on the message bus, and from what placement-server heard "
         "last of\nthem: an agent that was not heard for three periods is silent.",
     )
-    add_command(
-        commands,
+    add(
         "show",
         "fleet:show",
         "show the tree of a host, and its consumers",
@@ -254,17 +249,15 @@ def _add_fleet_commands(commands: Commands) -> None:
         ("disable", "allow no new instances on the host", (_HOST, _REASON)),
     ):
         description = f"{text[0].upper()}{text[1:]}{how}"
-        add_command(commands, verb, f"fleet:{verb}", text, *declared, description=description)
-    add_command(
-        commands,
+        add(verb, f"fleet:{verb}", text, *declared, description=description)
+    add(
         "report",
         "fleet:report",
         "request a pass of the agent of a host now",
         _HOST,
         description="Request a pass of the agent of a host now, and wait for its end.",
     )
-    add_command(
-        commands,
+    add(
         "drain",
         "drain:drain_host",
         "disable a host, and show the consumers that must leave it",

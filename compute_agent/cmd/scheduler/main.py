@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -95,8 +96,8 @@ def _file(content: str) -> str:
 
 
 def _add_placing(commands: _Commands) -> None:
-    _add(
-        commands,
+    add = partial(_add, commands)
+    add(
         "claim",
         "life_cycle:claim",
         "claim resources",
@@ -106,16 +107,14 @@ def _add_placing(commands: _Commands) -> None:
         description="Claims resources on one host, and prints the consumer and the host. GROUP in "
         "an option is the suffix of a --group; an option without GROUP applies to --resources.",
     )
-    _add(
-        commands,
+    add(
         "release",
         "life_cycle:release",
         "release everything that a consumer holds",
         "consumer CONSUMER  uuid of the consumer, as claim printed it",
         JSON,
     )
-    _add(
-        commands,
+    add(
         "select",
         "life_cycle:select",
         "claim resources for a request specification",
@@ -123,8 +122,7 @@ def _add_placing(commands: _Commands) -> None:
         _ALTERNATES,
         "--json  no effect: the output is always JSON",
     )
-    _add(
-        commands,
+    add(
         "explain",
         "life_cycle:explain",
         "show where a request fits, or why it does not",
@@ -133,8 +131,7 @@ def _add_placing(commands: _Commands) -> None:
         JSON,
         description=f"Searches as claim does, and claims nothing. {_AS_CLAIM}",
     )
-    _add(
-        commands,
+    add(
         "make-room",
         "make_room:make_room",
         "show which guests to move so that a request fits",
@@ -167,8 +164,8 @@ def _add_placing(commands: _Commands) -> None:
 
 
 def _add_life_cycle(commands: _Commands) -> None:
-    _add(
-        commands,
+    add = partial(_add, commands)
+    add(
         "reschedule",
         "life_cycle:reschedule",
         "claim another host for an instance that could not be built",
@@ -176,8 +173,7 @@ def _add_life_cycle(commands: _Commands) -> None:
         _file("request specification"),
         "--failed HOST +  host that was tried before; may be given several times",
     )
-    _add(
-        commands,
+    add(
         "delete",
         "life_cycle:delete",
         "release what a deleted instance holds",
@@ -201,14 +197,14 @@ def _add_life_cycle(commands: _Commands) -> None:
         ),
         ("detach", "remove an attached port or accelerator from an instance", "output of attach"),
     ):
-        _add(commands, name, f"life_cycle:{name}", text, _INSTANCE, _file(content), before)
+        add(name, f"life_cycle:{name}", text, _INSTANCE, _file(content), before)
 
 
 def _add_moves(commands: _Commands) -> None:
     move = commands.add_parser("move", help="begin, confirm or revert the move of an instance")
     steps = move.add_subparsers(dest="step", required=True, metavar="STEP")
-    _add(
-        steps,
+    add = partial(_add, steps)
+    add(
         "begin",
         "life_cycle:begin_move",
         "claim a destination and keep the source",
@@ -225,9 +221,8 @@ def _add_moves(commands: _Commands) -> None:
         ("finish", "release the source"),
         ("revert", "return to the source and release the destination"),
     ):
-        _add(steps, name, f"life_cycle:{name}_move", text, _file("output of begin"))
-    _add(
-        steps,
+        add(name, f"life_cycle:{name}_move", text, _file("output of begin"))
+    add(
         "returned",
         "life_cycle:record_returned_source",
         "release a source that was dead, after it is back",
@@ -237,8 +232,8 @@ def _add_moves(commands: _Commands) -> None:
 
 
 def _add_running(commands: _Commands) -> None:
-    _add(
-        commands,
+    add = partial(_add, commands)
+    add(
         "list",
         "holdings:list_holdings",
         "show what consumers, a host or a project hold",
@@ -249,8 +244,7 @@ def _add_running(commands: _Commands) -> None:
         """,
         JSON,
     )
-    _add(
-        commands,
+    add(
         "top",
         "running:top",
         "show the work of a running scheduler, live",
@@ -265,16 +259,14 @@ def _add_running(commands: _Commands) -> None:
         ),
         description="Reads the metrics of compute-scheduler serve. Press q or Ctrl-C to exit.",
     )
-    _add(
-        commands,
+    add(
         "serve",
         "serve:serve",
         "answer requests on the message bus",
         # set by `serve` for its worker processes
         lambda serve: serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS),
     )
-    _add(
-        commands,
+    add(
         "status",
         "running:status",
         "show the status of a running scheduler",

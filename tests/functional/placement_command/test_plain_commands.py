@@ -170,7 +170,6 @@ def test_a_tree_is_drawn_with_bars(run: Run, host: str) -> None:
         (["provider", "list", "-c", "colour"], 2, "no column 'colour'"),
         (["inventory", "set", "h", "VCPU"], 2, "such as VCPU=4"),
         (["inventory", "delete", "h"], 2, "--all"),
-        (["candidates", "VCPU"], 2, "such as resources=VCPU:4"),
         (["candidates", "--resources", "NOPE=1"], 2, "NOPE"),
         (["class", "create", "VCPUS"], 2, "400"),
     ],

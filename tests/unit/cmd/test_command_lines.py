@@ -147,6 +147,7 @@ def test_a_program_has_one_status_for_bad_arguments(
         (scheduler.main, "top --count ²"),
         (placement.main, "history --limit -1"),
         (placement.main, "candidates --limit 0"),
+        (placement.main, "candidates VCPU"),
         (serve.main, "serve --workers ٣"),
         (serve.main, "serve --port 65536"),
         (placement_manage.main, "db online_data_migrations --max-count ٣"),
