@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd.agent import logging_setup
+from compute_agent.cmd import logging_setup
 from compute_agent.cmd.output import show
 from compute_agent.manage.hosts import host_tree
 from compute_agent.placement.transports.keystone import KeystoneTransport

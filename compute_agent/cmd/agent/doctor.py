@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.agent.local_socket import AgentNotRunning
-from compute_agent.cmd.agent import logging_setup
+from compute_agent.cmd import logging_setup
 from compute_agent.cmd.agent.running import ask_agent, troubles
 from compute_agent.cmd.output import show
 from compute_agent.manage.diagnosis import Diagnosis, Level

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.agent import assembly
-from compute_agent.cmd.agent import capture, logging_setup
+from compute_agent.cmd import logging_setup
+from compute_agent.cmd.agent import capture
 from compute_agent.cmd.output import new_console, print_json
 from compute_agent.cmd.trees.form import TreeForm, form_of, given_form_options
 from compute_agent.drift import wording

@@ -182,7 +182,7 @@ def run(namespace: argparse.Namespace) -> int:
         from compute_agent import conf as agent_conf
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent
-        from compute_agent.cmd.agent import logging_setup
+        from compute_agent.cmd import logging_setup
         from compute_agent.daemon import tracing
         from compute_agent.drift import repair
         from compute_agent.placement.transports.keystone import KeystoneTransport

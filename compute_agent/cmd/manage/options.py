@@ -90,7 +90,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 
     :raises InvalidConfiguration: it cannot be used.
     """
-    from compute_agent.cmd.agent import logging_setup
+    from compute_agent.cmd import logging_setup
 
     conf = logging_setup.quiet_configuration(namespace)
     if namespace.request_timeout is not None:

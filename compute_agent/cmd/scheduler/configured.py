@@ -9,8 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd import program
-from compute_agent.cmd.agent import logging_setup
+from compute_agent.cmd import logging_setup, program
 from compute_agent.state.documents import FileUnusable, read_named
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compute_agent.cmd import program
-from compute_agent.cmd.agent.logging_setup import quiet_configuration
+from compute_agent.cmd.logging_setup import quiet_configuration
 from compute_agent.cmd.output import columns, show
 from compute_agent.drift.wording import age
 from compute_agent.placement.consumers import Consumers

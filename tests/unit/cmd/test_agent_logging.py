@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd.agent import logging_setup
+from compute_agent.cmd import logging_setup
 
 
 def test_errors_alone_are_logged_and_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

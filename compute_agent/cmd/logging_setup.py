@@ -1,4 +1,4 @@
-"""Logging of the command `compute-agent`."""
+"""Logging of commands, and of the daemon `compute-agent`."""
 
 from __future__ import annotations
 
