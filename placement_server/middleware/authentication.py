@@ -2,14 +2,14 @@
 
 `noauth2` believes the token, which is the user's name: for tests and for a server that only its
 own machine can reach. `keystone` asks Keystone through keystonemiddleware. Both set the same
-headers, from which `CallerFromHeaders` makes the caller that the policy is enforced for.
+headers, from which the caller is made that the policy is enforced for.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from oslo_config import cfg
 from oslo_context import context
@@ -48,18 +48,24 @@ _CALLERS_KEPT: Final = 256
 """Callers that are remembered: the same few services send nearly all requests."""
 
 
-class NoAuth:
+def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> WSGIApplication:
+    """Put the application behind an authentication strategy, a value of `[api]auth_strategy`."""
+    identified_application = _with_caller(application)
+    if strategy == "noauth2":
+        return _without_keystone(identified_application)
+    protected_application: WSGIApplication = Keystone(identified_application, conf)
+    return protected_application
+
+
+def _without_keystone(application: WSGIApplication) -> WSGIApplication:
     """Take `user` or `user:project` from the token as it is.
 
     The user `admin` has the role admin, unless the client names roles itself.
     """
 
-    def __init__(self, application: WSGIApplication) -> None:
-        self._application = application
-
-    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def identify(environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO", "") == "/":
-            return self._application(environ, start_response)
+            return application(environ, start_response)
         token = environ.get("HTTP_X_AUTH_TOKEN")
         if token is None:
             return _refuse(environ, start_response)
@@ -68,37 +74,26 @@ class NoAuth:
         environ.setdefault("HTTP_X_ROLES", "admin" if user_id == "admin" else "")
         if not environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE"):
             environ.setdefault("HTTP_X_PROJECT_ID", project_id or user_id)
-        return self._application(environ, start_response)
+        return application(environ, start_response)
+
+    return identify
 
 
-class CallerFromHeaders:
+def _with_caller(application: WSGIApplication) -> WSGIApplication:
     """Make the caller from the headers that the strategy set; a request without a user is 401."""
 
-    def __init__(self, application: WSGIApplication) -> None:
-        self._application = application
-
-    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def call(environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         get = environ.get
         user_id = get("HTTP_X_USER_ID")
         if user_id is None and get("PATH_INFO", "") not in PUBLIC:
             return _refuse(environ, start_response)
-        caller = _caller(*map(get, _HEADERS))
-        environ[CALLER_KEY] = caller
+        caller = environ[CALLER_KEY] = _caller(*map(get, _HEADERS))
         log_context = context.get_current()
         if log_context is not None:
             log_context.user_id, log_context.project_id = caller.user_id, caller.project_id
-        return self._application(environ, start_response)
+        return application(environ, start_response)
 
-
-def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> WSGIApplication:
-    """Put the application behind an authentication strategy, a value of `[api]auth_strategy`."""
-    identified_application = CallerFromHeaders(application)
-    strategies: dict[str, Callable[[], Any]] = {
-        "keystone": lambda: Keystone(identified_application, conf),
-        "noauth2": lambda: NoAuth(identified_application),
-    }
-    protected_application: WSGIApplication = strategies[strategy]()
-    return protected_application
+    return call
 
 
 @functools.lru_cache(maxsize=_CALLERS_KEPT)

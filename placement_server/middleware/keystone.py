@@ -17,6 +17,7 @@ from keystonemiddleware.auth_token import _exceptions as validation_errors
 from oslo_config import cfg
 
 from compute_agent.bounded_http.session import BoundedSession
+from compute_agent.programs.lasting_conditions import LastingConditions
 from placement_server import errors
 from placement_server.api.request import REQUEST_ID_KEY, TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 GROUP: Final = "keystone_authtoken"
+_SUBJECT: Final = "validation of tokens"
 
 PUBLIC: Final = ("/", "")
 """The version document, with and without the slash of the mount point."""
@@ -77,7 +79,7 @@ class Keystone:
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
         check_credentials(conf)
         for name in ("keystonemiddleware.auth_token", "keystoneauth.session"):
-            logging.getLogger(name).addFilter(_REPEATED)
+            logging.getLogger(name).addFilter(_is_not_repeated)
         self._application = application
         self._protected_application = _Validation(application, {"oslo_config_config": conf})
 
@@ -107,12 +109,12 @@ class _BoundedKeystone:
     tokens do not wait too.
 
     :param identity_server: asks Keystone.
-    :param outage: ends with an answer.
+    :param outages: end with an answer.
     """
 
-    def __init__(self, identity_server: Any, seconds: float, outage: _Outage) -> None:
+    def __init__(self, identity_server: Any, seconds: float, outages: LastingConditions) -> None:
         self._identity_server = identity_server
-        self._outage = outage
+        self._outages = outages
         self._seconds = seconds
         self._pool = ThreadPoolExecutor(_MOST_VALIDATIONS, "keystone")
         self._request = threading.local()
@@ -146,7 +148,7 @@ class _BoundedKeystone:
             data = self._identity_server.verify_token(token, allow_expired=allow_expired)
             check_content(data, token)
         except validation_errors.InvalidToken:
-            self._outage.end()
+            self._on_answer()
             raise
         except _FORESEEN:
             raise
@@ -154,8 +156,12 @@ class _BoundedKeystone:
             raise validation_errors.ServiceError(
                 f"Keystone's answer is not understood ({type(error).__name__}: {error})"
             ) from error
-        self._outage.end()
+        self._on_answer()
         return data
+
+    def _on_answer(self) -> None:
+        if self._outages.is_over(_SUBJECT):
+            LOG.info("Keystone validates tokens again.")
 
 
 class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
@@ -179,8 +185,8 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
 
     def _create_identity_server(self) -> Any:
         seconds = _ATTEMPTS * float(self._conf.get("http_connect_timeout"))
-        self._outage = _Outage()
-        return _BoundedKeystone(super()._create_identity_server(), seconds, self._outage)
+        self._outages = LastingConditions()
+        return _BoundedKeystone(super()._create_identity_server(), seconds, self._outages)
 
     def process_request(self, request: Any) -> Any:
         self._identity_server.begin(request.environ)
@@ -196,40 +202,14 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
         except (webob.exc.HTTPServiceUnavailable, exceptions.ClientException) as error:
             failure = error.__context__ or error
         # not where the error is handled: the log would add all that libraries wrap around it
-        self._outage.record(type(failure).__name__, _reason(failure))
-        raise _KeystoneUnavailable("The Keystone service is temporarily unavailable.")
-
-
-class _Outage:
-    """A Keystone that cannot be asked, which is logged when it begins and when it ends."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kind: str | None = None
-
-    def record(self, kind: str, reason: str) -> None:
-        """Log what a token could not be validated for, unless that is known.
-
-        :param kind: distinguishes causes whose texts differ each time.
-        """
-        with self._lock:
-            is_known, self._kind = self._kind == kind, kind
-        if not is_known:
+        if self._outages.is_new(_SUBJECT, type(failure).__name__):
             LOG.error(
                 "Tokens cannot be validated, so requests are answered with 503: %s. Check that "
                 "Keystone runs, and [%s].",
-                reason.rstrip("."),
+                _reason(failure).rstrip("."),
                 GROUP,
             )
-
-    def end(self) -> None:
-        """Log that Keystone answers, if it did not before."""
-        if self._kind is None:
-            return
-        with self._lock:
-            had_begun, self._kind = self._kind is not None, None
-        if had_begun:
-            LOG.info("Keystone validates tokens again.")
+        raise _KeystoneUnavailable("The Keystone service is temporarily unavailable.")
 
 
 def _reason(error: BaseException) -> str:
@@ -243,24 +223,20 @@ def _reason(error: BaseException) -> str:
     return f"Keystone does not answer: {system_error[1].strip()}" if system_error else text
 
 
-class _RepetitionFilter(logging.Filter):
-    """Leaves out what the libraries log for each request of an outage, which is logged once."""
-
-    _BEGINNINGS: Final = (
-        "Unable to validate token",
-        "Identity response",
-        "Bad response code while validating token",
-        # each try of a connection
-        "Failure: %(e)s",
-        # each worker's own memory is what this server is meant to have without memcached
-        "Using the in-process token cache",
-    )
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith(self._BEGINNINGS)
+_REPEATED: Final = (
+    "Unable to validate token",
+    "Identity response",
+    "Bad response code while validating token",
+    # each try of a connection
+    "Failure: %(e)s",
+    # each worker's own memory is what this server is meant to have without memcached
+    "Using the in-process token cache",
+)
+"""Beginnings of what the libraries log for each request of an outage, which is logged once."""
 
 
-_REPEATED: Final = _RepetitionFilter()
+def _is_not_repeated(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_REPEATED)
 
 
 def without_turns() -> None:
