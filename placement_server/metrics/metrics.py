@@ -5,7 +5,6 @@ PROMETHEUS_MULTIPROC_DIR: `placement-server serve` sets it before this module is
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 from sqlalchemy import event
-from sqlalchemy.pool import ConnectionPoolEntry, Pool, QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from placement_server.store.store import Store
 
@@ -122,7 +121,16 @@ FEED_LAG: Final = Gauge(
 def observe_pools(store: Store) -> None:
     """Count the connections of a store from now on."""
     for engine in store.all_engines():
-        _observe(engine.pool)
+        pool = engine.pool
+        event.listen(pool, "connect", lambda *_: POOL_OPEN.inc())
+        event.listen(pool, "close", lambda *_: POOL_OPEN.dec())
+        event.listen(pool, "checkout", _on_checkout)
+        event.listen(pool, "checkin", _on_checkin)
+        if isinstance(pool, QueuePool):
+            # Connections of the start are in the pool already.
+            POOL_OPEN.inc(pool.checkedin())
+            if pool._max_overflow >= 0:
+                POOL_LIMIT.inc(pool.size() + pool._max_overflow)
 
 
 def _on_checkout(_connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
@@ -135,22 +143,6 @@ def _on_checkin(_connection: object, record: ConnectionPoolEntry) -> None:
     # one that could not be made is given back too
     if record.record_info and record.record_info.pop("is_in_use", False):
         POOL_IN_USE.dec()
-
-
-def _observe(pool: Pool) -> None:
-    def add(gauge: Gauge, amount: int) -> Callable[..., None]:
-        return lambda *_: gauge.inc(amount)
-
-    event.listen(pool, "connect", add(POOL_OPEN, 1))
-    event.listen(pool, "close", add(POOL_OPEN, -1))
-    event.listen(pool, "checkout", _on_checkout)
-    event.listen(pool, "checkin", _on_checkin)
-    if not isinstance(pool, QueuePool):
-        return
-    # Connections of the start are in the pool already.
-    POOL_OPEN.inc(pool.checkedin())
-    if pool._max_overflow >= 0:
-        POOL_LIMIT.inc(pool.size() + pool._max_overflow)
 
 
 def exposition(now: Collector) -> bytes:
