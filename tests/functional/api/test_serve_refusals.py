@@ -92,30 +92,6 @@ def test_a_missing_or_broken_configuration_file_is_told(
     assert str(broken) in text
 
 
-@pytest.mark.parametrize(
-    ("text", "option"),
-    [
-        ("[placement]\nmax_allocation_candidates = many\n", "[placement]max_allocation_candidates"),
-        ("[placement_server]\nsearch_deadline = -1\n", "[placement_server]search_deadline"),
-        ("[DEFAULT]\nlog_options = perhaps\n", "[DEFAULT]log_options"),
-    ],
-)
-def test_a_value_of_a_wrong_type_is_told_with_its_option(
-    tmp_path: Path, told: Callable[..., str], text: str, option: str
-) -> None:
-    sentence = told("--config-file", config(tmp_path, text))
-    assert sentence.count("\n") == 1
-    assert option.partition("]")[2] in sentence
-    assert "test.conf" in sentence
-    assert "LocationInfo" not in sentence
-
-
-def test_an_unknown_auth_strategy_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
-    path = tmp_path / "test.conf"
-    path.write_text("[api]\nauth_strategy = magic\n")
-    assert "auth_strategy" in told("--config-file", str(path))
-
-
 def _bomb(path: Path) -> None:
     """1,000 bytes that stand for ten to the power of nine values."""
     levels = [f"r{n}: &r{n} [{', '.join([f'*r{n - 1}'] * 10)}]" for n in range(1, 10)]
@@ -127,6 +103,10 @@ def _sparse(path: Path) -> None:
         file.truncate(40 * 1024**3)
 
 
+def _text(policy: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(policy)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -134,28 +114,19 @@ def _sparse(path: Path) -> None:
         (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
         (_sparse, "is larger than 1024 KiB"),
         (_bomb, "has more than 1000000 values"),
+        (_text("a: [b\n"), ""),
+        (_text("- a\n- b\n"), ""),
+        (_text("just text\n"), ""),
     ],
 )
-def test_a_policy_file_without_an_end_is_told(
-    tmp_path: Path, told: Callable[..., str], make: Callable[[Path], None], reason: str
+def test_a_policy_file_that_is_none_or_has_no_end_is_told(
+    tmp_path: Path, told: Callable[..., str], make: Callable[[Path], object], reason: str
 ) -> None:
     path = tmp_path / "policy.yaml"
     make(path)
-    option = f"[oslo_policy]\npolicy_file = {path}\n"
-    text = told("--config-file", config(tmp_path, option))
+    text = told("--config-file", config(tmp_path, f"[oslo_policy]\npolicy_file = {path}\n"))
     assert text.startswith(f"placement-server: The policy file {path} cannot be used: ")
     assert reason in text
-
-
-@pytest.mark.parametrize("policy", ["a: [b\n", "- a\n- b\n", "just text\n"])
-def test_a_policy_file_that_is_none_is_told(
-    tmp_path: Path, told: Callable[..., str], policy: str
-) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(policy)
-    option = f"[oslo_policy]\npolicy_file = {path}\n"
-    text = told("--config-file", config(tmp_path, option))
-    assert text.startswith(f"placement-server: The policy file {path} cannot be used: ")
 
 
 @pytest.mark.parametrize(
@@ -181,53 +152,66 @@ def test_a_rule_that_cannot_be_checked_is_reported_with_its_name(
     ) in text
 
 
+KEYSTONE = ("--auth-strategy", "keystone")
+LACKS = [
+    ("", "[keystone_authtoken] lacks auth_type, auth_url, username or user_id, password."),
+    (
+        "auth_type = password\nusername = placement\npassword = x\n",
+        "[keystone_authtoken] lacks auth_url.",
+    ),
+    (
+        "auth_type = password\nauth_url = http://127.0.0.1/\nuser_id = u\n",
+        "[keystone_authtoken] lacks password.",
+    ),
+    (
+        "auth_type = v3applicationcredential\nauth_url = http://127.0.0.1/\n",
+        "[keystone_authtoken] lacks application_credential_secret, "
+        "application_credential_id or application_credential_name.",
+    ),
+    (
+        "auth_section = elsewhere\n[elsewhere]\nauth_type = password\n",
+        "[elsewhere] lacks auth_url, username or user_id, password.",
+    ),
+    ("auth_type = magic\n", "[keystone_authtoken]auth_type is magic"),
+    (
+        "memcached_servers = 127.0.0.1:1\n",
+        "[keystone_authtoken]memcached_servers is set, and the library for it is not installed",
+    ),
+    (
+        "memcached_servers = 127.0.0.1:1\nmemcache_sasl_enabled = true\n"
+        "memcache_use_advanced_pool = false\n",
+        "Install python-binary-memcached beside",
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "missing"),
+    ("text", "arguments", "reason"),
     [
-        ("", "[keystone_authtoken] lacks auth_type, auth_url, username or user_id, password."),
-        (
-            "auth_type = password\nusername = placement\npassword = x\n",
-            "[keystone_authtoken] lacks auth_url.",
-        ),
-        (
-            "auth_type = password\nauth_url = http://127.0.0.1/\nuser_id = u\n",
-            "[keystone_authtoken] lacks password.",
-        ),
-        (
-            "auth_type = v3applicationcredential\nauth_url = http://127.0.0.1/\n",
-            "[keystone_authtoken] lacks application_credential_secret, "
-            "application_credential_id or application_credential_name.",
-        ),
-        (
-            "auth_section = elsewhere\n[elsewhere]\nauth_type = password\n",
-            "[elsewhere] lacks auth_url, username or user_id, password.",
-        ),
-        ("auth_type = magic\n", "[keystone_authtoken]auth_type is magic"),
-        (
-            "memcached_servers = 127.0.0.1:1\n",
-            "[keystone_authtoken]memcached_servers is set, and the library for it is not installed",
-        ),
-        (
-            "memcached_servers = 127.0.0.1:1\nmemcache_sasl_enabled = true\n"
-            "memcache_use_advanced_pool = false\n",
-            "Install python-binary-memcached beside",
-        ),
+        ("[placement]\nmax_allocation_candidates = many\n", (), "max_allocation_candidates"),
+        ("[placement_server]\nsearch_deadline = -1\n", (), "search_deadline"),
+        ("[DEFAULT]\nlog_options = perhaps\n", (), "log_options"),
+        ("[api]\nauth_strategy = magic\n", (), "auth_strategy"),
+        ("", ("--tls-cert", "x"), "--tls-cert and --tls-key go together: give both or neither."),
+        *((f"[keystone_authtoken]\n{options}", KEYSTONE, missing) for options, missing in LACKS),
     ],
 )
-def test_what_is_missing_for_keystone_is_named(
+def test_what_cannot_be_used_is_told_in_one_sentence(
     tmp_path: Path,
     told: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
-    options: str,
-    missing: str,
+    text: str,
+    arguments: tuple[str, ...],
+    reason: str,
 ) -> None:
     for library in ("memcache", "bmemcached"):
         monkeypatch.setitem(sys.modules, library, None)
-    path = config(tmp_path, f"[keystone_authtoken]\n{options}")
-    text = told("--config-file", path, "--auth-strategy", "keystone")
-    assert text.startswith("placement-server: ")
-    assert text.count("\n") == 1
-    assert missing in text
+    sentence = told("--config-file", config(tmp_path, text), *arguments)
+    assert sentence.startswith("placement-server: ")
+    assert sentence.count("\n") == 1
+    assert reason in sentence
+    assert "LocationInfo" not in sentence
+    assert arguments or "test.conf" in sentence
 
 
 @pytest.mark.parametrize(
@@ -277,12 +261,6 @@ def test_a_database_in_memory_is_not_shared_by_workers_and_that_is_told(
 ) -> None:
     text = fails(tmp_path, "--database-url", url, "--workers", "2", "--port", "0")
     assert "--workers 1" in text
-
-
-def test_half_of_a_tls_pair_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
-    assert told("--config-file", config(tmp_path), "--tls-cert", "x") == (
-        "placement-server: --tls-cert and --tls-key go together: give both or neither.\n"
-    )
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "http"])
