@@ -116,37 +116,35 @@ class SupposedFleet:
 
     All questions share the time, the memory and the place for heavy searches of one request.
 
+    :param trees: in which suppositions are made true.
+    :param summaries: of the index that is copied.
     :param effort: begun when the request was.
     :ivar account: counts the copy, and the answers that the caller keeps.
+    :raises SuppositionError: one cannot be made.
+    :raises SearchGaveUp: they take too long, or too much memory.
     """
 
     def __init__(
-        self, index: Index, options: SearchOptions, account: Account, effort: SearchEffort
+        self,
+        trees: SupposedTrees,
+        suppositions: Sequence[Supposition],
+        options: SearchOptions,
+        summaries: SummaryCache,
+        account: Account,
+        effort: SearchEffort,
     ) -> None:
         self.account = account
-        self._index = index
         self._options = options
         self._effort = effort
-        self._summaries = SummaryCache()
         self._ends_at = time.monotonic() + options.deadline
+        trees.make_all(suppositions, self._look)
+        self._index = trees.index()
+        self._summaries = summaries.for_copy(self._index, trees.origin)
+        self._look()
 
     def leave(self) -> None:
         """Give the place for heavy searches back: there are no more questions."""
         self._effort.end()
-
-    def suppose(
-        self, trees: SupposedTrees, suppositions: Sequence[Supposition], summaries: SummaryCache
-    ) -> None:
-        """Make suppositions true.
-
-        :param summaries: of the index that is copied.
-        :raises SuppositionError: one cannot be made.
-        :raises SearchGaveUp: they take too long, or too much memory.
-        """
-        trees.make_all(suppositions, self._look)
-        origin, self._index = self._index, trees.index()
-        self._summaries = summaries.for_copy(self._index, origin)
-        self._look()
 
     def candidates(self, query: CandidateQuery, microversion: Microversion) -> list[bytes]:
         """Return the JSON body with the candidates."""
@@ -169,16 +167,9 @@ class SupposedFleet:
         """Answer a question; afterwards no more is counted than before."""
         held_bytes = self.account.held_bytes
         try:
-            return ask(
-                QueryEvaluator(
-                    self._index,
-                    self._options,
-                    self._summaries,
-                    self._seconds_left(),
-                    self.account,
-                    self._effort,
-                )
-            )
+            seconds, account = self._seconds_left(), self.account
+            parts = self._index, self._options, self._summaries, seconds, account, self._effort
+            return ask(QueryEvaluator(*parts))
         except SearchGaveUp as error:
             # The frames it comes from hold what was found, for as long as the error is around.
             error.__traceback__ = None

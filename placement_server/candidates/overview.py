@@ -6,7 +6,6 @@ Sums are over the providers of a tree; a tree has the traits and aggregates of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,39 +20,11 @@ _LARGEST = 2**53
 """JSON numbers beyond this are not exact in a browser."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassUse:
-    """What trees have and use of one class.
+def overview(index: Index, uuids: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the overview of the trees with these roots, or of all, as the pages read it.
 
-    :ivar hosts: the places of these trees; `None` when all trees have the class.
-    """
-
-    hosts: list[int] | None
-    capacity: list[int]
-    used: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """All trees, or some: each list has an entry for each.
-
-    :ivar trait_sets: numbers of entries of `traits`.
-    :ivar aggregate_sets: numbers of entries of `aggregates`.
-    """
-
-    uuids: list[str]
-    provider_counts: list[int]
-    trait_sets: list[int]
-    aggregate_sets: list[int]
-    traits: list[list[str]]
-    aggregates: list[list[str]]
-    classes: dict[str, ClassUse]
-
-
-def overview(index: Index, uuids: Sequence[str] | None = None) -> Overview:
-    """Return the overview of the trees with these roots, or of all.
-
-    Those that are not a root, or do not exist, are left out.
+    Each list has an entry for each tree; `traits` and `aggregates` are numbers of entries of
+    `trait_sets` and `aggregate_sets`. Those that are not a root, or do not exist, are left out.
     """
     roots = index.roots if uuids is None else _roots(index, uuids)
     places = np.full(index.size, -1, dtype=np.int64)
@@ -61,8 +32,10 @@ def overview(index: Index, uuids: Sequence[str] | None = None) -> Overview:
     place_of_slot = places[index.root]
     is_living = place_of_slot >= 0
     owners = place_of_slot[is_living]
-    trait_sets, traits = _unions(owners, index.trait_set[is_living], index.columns.trait_sets)
-    aggregate_sets, aggregates = _unions(
+    numbers_of_traits, trait_sets = _unions(
+        owners, index.trait_set[is_living], index.columns.trait_sets
+    )
+    numbers_of_aggregates, aggregate_sets = _unions(
         owners, index.aggregate_set[is_living], index.columns.aggregate_sets
     )
     names = index.names
@@ -70,15 +43,15 @@ def overview(index: Index, uuids: Sequence[str] | None = None) -> Overview:
         name: _use(view, place_of_slot, len(roots))
         for name, view in index.classes_by_name().items()
     }
-    return Overview(
-        uuids=[index.columns.uuid[slot] for slot in roots.tolist()],
-        provider_counts=(index.end[roots] - roots).tolist(),
-        trait_sets=trait_sets,
-        aggregate_sets=aggregate_sets,
-        traits=[sorted(names.trait_names[trait] for trait in members) for members in traits],
-        aggregates=[sorted(members) for members in aggregates],
-        classes={name: use for name, use in sorted(uses.items()) if use.capacity},
-    )
+    return {
+        "uuids": [index.columns.uuid[slot] for slot in roots.tolist()],
+        "providers": (index.end[roots] - roots).tolist(),
+        "traits": numbers_of_traits,
+        "trait_sets": [sorted(map(names.trait_names.__getitem__, traits)) for traits in trait_sets],
+        "aggregates": numbers_of_aggregates,
+        "aggregate_sets": list(map(sorted, aggregate_sets)),
+        "classes": {name: use for name, use in sorted(uses.items()) if use["capacity"]},
+    }
 
 
 def _roots(index: Index, uuids: Iterable[str]) -> IntArray:
@@ -86,7 +59,8 @@ def _roots(index: Index, uuids: Iterable[str]) -> IntArray:
     return np.array(sorted(slot for slot in slots if index.root[slot] == slot), dtype=np.int64)
 
 
-def _use(view: ClassView, place_of_slot: IntArray, count: int) -> ClassUse:
+def _use(view: ClassView, place_of_slot: IntArray, count: int) -> dict[str, list[int] | None]:
+    """Return the places of the trees with a class, None for all, and what they have and use."""
     places = place_of_slot[view.slot]
     is_living = places >= 0
     places = places[is_living]
@@ -96,11 +70,11 @@ def _use(view: ClassView, place_of_slot: IntArray, count: int) -> ClassUse:
         return np.minimum(sums, _LARGEST).astype(np.int64)
 
     have = np.unique(places)
-    return ClassUse(
-        have.tolist() if len(have) < count else None,
-        sum_of(view.shown_capacity)[have].tolist(),
-        sum_of(view.used)[have].tolist(),
-    )
+    return {
+        "host": have.tolist() if len(have) < count else None,
+        "capacity": sum_of(view.shown_capacity)[have].tolist(),
+        "used": sum_of(view.used)[have].tolist(),
+    }
 
 
 def _unions(

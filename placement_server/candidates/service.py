@@ -20,8 +20,6 @@ from placement_server.candidates.index.provider_filter import ProviderFilters, m
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import Account, HeavySearches, SearchEffort, SearchMemory
 from placement_server.candidates.make_room.process import RoomProcesses
-from placement_server.candidates.make_room.question import Body, Question
-from placement_server.candidates.overview import Overview, overview
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.tree_reader import StoredTreeReader
@@ -55,6 +53,7 @@ class CandidateService:
     """Answers queries from an index that it keeps equal to a store. Thread safe.
 
     :ivar trees: reads whole trees.
+    :ivar room: makes plans for room, each of which takes long.
     :param memory: what searches may hold; by default there is no bound.
     :param heavy: the places for heavy searches; by default no search is heavy.
     :param follower: a follower of the store; a new one when absent.
@@ -75,7 +74,7 @@ class CandidateService:
         self._options = options
         self._memory = memory
         self._heavy = heavy
-        self._room_processes = RoomProcesses(
+        self.room = RoomProcesses(
             store, self.follower, options.deadline, memory, heavy.most if heavy is not None else 1
         )
         self._summaries = SummaryCache(memory.summaries) if memory is not None else SummaryCache()
@@ -169,13 +168,6 @@ class CandidateService:
         account.close()
         return report
 
-    def overview(self, uuids: Sequence[str] | None = None) -> Overview:
-        """Return what the trees with these roots have and use, or all trees.
-
-        :raises placement_server.store.errors.StoreError: the database cannot be read.
-        """
-        return overview(self.follower.index(), uuids)
-
     def suppose(
         self,
         suppositions: Sequence[Supposition],
@@ -198,8 +190,7 @@ class CandidateService:
         else:
             index, held_allocations = self.follower.index(), {}
         is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
-        account = Account(self._memory)
-        fleet = SupposedFleet(index, self._options, account, SearchEffort(self._heavy, on_heavy))
+        account, effort = Account(self._memory), SearchEffort(self._heavy, on_heavy)
         try:
             trees = SupposedTrees(
                 index,
@@ -208,20 +199,15 @@ class CandidateService:
                 stored_ratio=single_precision if is_mysql else float,
                 reserved_may_equal_total=microversion >= (1, 26),
             )
-            fleet.suppose(trees, suppositions, self._summaries)
+            summaries = self._summaries
+            return SupposedFleet(trees, suppositions, self._options, summaries, account, effort)
         except BaseException as error:
             if isinstance(error, CandidatesError):
                 # The frames it comes from hold the rows.
                 error.__traceback__ = None
-            fleet.leave()
+            effort.end()
             account.close()
             raise
-        return fleet
-
-    def make_room(self, question: Question, on_heavy: Callable[[], None]) -> Body:
-        """Return the body of the answer; see `placement_server.candidates.make_room.question`."""
-        on_heavy()
-        return self._room_processes.answer(question)
 
     def _evaluate(
         self, on_heavy: Callable[[], None], ask: Callable[[QueryEvaluator], _Result]

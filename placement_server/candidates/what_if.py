@@ -128,6 +128,7 @@ class SupposedTrees:
     :param held_allocations: what the consumers to be released hold, as of the same moment as
         the index.
     :param account: counts the rows that are kept.
+    :ivar origin: that state.
     :param stored_ratio: an allocation ratio as the database returns it.
     :param reserved_may_equal_total: whether an inventory may reserve all that it has.
     """
@@ -141,7 +142,7 @@ class SupposedTrees:
         stored_ratio: Callable[[float], float] = float,
         reserved_may_equal_total: bool = True,
     ) -> None:
-        self._index = index
+        self.origin = index
         self._ids = index.columns.provider_id.view()[: index.size]
         self._held_allocations = dict(held_allocations)
         self._account = account
@@ -172,18 +173,18 @@ class SupposedTrees:
     def index(self) -> Index:
         """Return a copy of the index with the trees as they are now."""
         if not self._trees:
-            return self._index
+            return self.origin
         if any(rows is not None for rows in self._trees.values()):
             # Only what something is appended to is copied.
-            inventories = sum(len(view.slot) for view in self._index.classes.values())
-            self._account.take(sizes.index_copy(self._index.size, inventories))
+            inventories = sum(len(view.slot) for view in self.origin.classes.values())
+            self._account.take(sizes.index_copy(self.origin.size, inventories))
         changed_trees = {
             root_id: TreeRows(root_id, tuple(rows[number] for number in sorted(rows)))
             if rows is not None
             else None
             for root_id, rows in self._trees.items()
         }
-        return IndexWriter.on_copy(self._index).apply(changed_trees)
+        return IndexWriter.on_copy(self.origin).apply(changed_trees)
 
     @singledispatchmethod
     def _make(self, supposition: Supposition) -> None:
@@ -192,7 +193,7 @@ class SupposedTrees:
     @_make.register
     def _set_inventory(self, supposition: SupposedInventory) -> None:
         row = self._provider(supposition.provider, "provider")
-        class_id = self._index.names.class_ids.get(supposition.resource_class)
+        class_id = self.origin.names.class_ids.get(supposition.resource_class)
         if class_id is None:
             raise InvalidSupposition(
                 f"There is no resource class {supposition.resource_class}.", ("resource_class",)
@@ -228,7 +229,7 @@ class SupposedTrees:
     @_make.register
     def _set_traits(self, supposition: SupposedTraits) -> None:
         row = self._provider(supposition.provider, "provider")
-        trait_ids = self._index.names.trait_ids
+        trait_ids = self.origin.names.trait_ids
         for position, trait in enumerate(supposition.traits):
             if trait not in trait_ids:
                 raise InvalidSupposition(f"There is no trait {trait}.", ("traits", position))
@@ -292,7 +293,7 @@ class SupposedTrees:
 
     @_make.register
     def _claim(self, supposition: SupposedAllocation) -> None:
-        class_ids = self._index.names.class_ids
+        class_ids = self.origin.names.class_ids
         rows: dict[str, ProviderRow] = {}
         parts: list[ProviderRequest] = []
         for provider, resources in supposition.allocations.items():
@@ -360,27 +361,27 @@ class SupposedTrees:
         if not ids:
             return {}
         slots = np.flatnonzero(np.isin(self._ids, list(ids))).astype(np.int32)
-        living_slots = self._index.living_slots(slots)
-        roots = self._ids[self._index.root[living_slots]]
+        living_slots = self.origin.living_slots(slots)
+        roots = self._ids[self.origin.root[living_slots]]
         return dict(zip(self._ids[living_slots].tolist(), roots.tolist(), strict=True))
 
     def _place(self, provider: str) -> tuple[int, int] | None:
         """Return the ids of the root and of a provider itself, None when it does not exist."""
         place = self._added_providers.get(provider)
         if place is None:
-            slot = self._index.slot_of(provider)
+            slot = self.origin.slot_of(provider)
             if slot is None:
                 return None
-            place = int(self._ids[self._index.root[slot]]), int(self._ids[slot])
+            place = int(self._ids[self.origin.root[slot]]), int(self._ids[slot])
         return None if self._trees.get(place[0], {}) is None else place
 
     def _rows(self, root_id: int) -> _Rows:
         """Return the rows of a tree that exists, to be changed."""
         rows = self._trees.get(root_id)
         if rows is None:
-            slot = self._index.root_slot(root_id)
+            slot = self.origin.root_slot(root_id)
             assert slot is not None
-            tree = self._index.tree(slot)
+            tree = self.origin.tree(slot)
             inventories = sum(len(row.inventories) for row in tree.providers)
             size = sizes.provider_rows(len(tree.providers), inventories)
             self._account.take(size)

@@ -6,12 +6,13 @@ form may change with them, and nobody else should use it. The policy decides who
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, json_response
 from placement_server.api.routes import Endpoint, Route
+from placement_server.candidates.overview import overview
 from placement_server.policies import operations
 from placement_server.store.providers import provider_rows
 from placement_server.web import use
@@ -28,21 +29,9 @@ def show(request: Request) -> Response:
     roots = request.all_of("root")
     if len(roots) > limits.ROOTS:
         raise errors.BadRequest(limits.too_many("root", len(roots), "hosts", limits.ROOTS))
-    overview = request.services.candidates.overview(roots or None)
-    names = request.store.read(provider_rows.names, overview.uuids)
-    body: dict[str, Any] = {
-        "uuids": overview.uuids,
-        "names": [names.get(uuid) for uuid in overview.uuids],
-        "providers": overview.provider_counts,
-        "traits": overview.trait_sets,
-        "trait_sets": overview.traits,
-        "aggregates": overview.aggregate_sets,
-        "aggregate_sets": overview.aggregates,
-        "classes": {
-            name: {"host": use.hosts, "capacity": use.capacity, "used": use.used}
-            for name, use in overview.classes.items()
-        },
-    }
+    body = overview(request.services.candidates.follower.index(), roots or None)
+    names = request.store.read(provider_rows.names, body["uuids"])
+    body["names"] = [names.get(uuid) for uuid in body["uuids"]]
     return json_response(body, ("cache-control", "no-store"))
 
 

@@ -102,9 +102,9 @@ def answer(request: Request) -> Response:
         )
     with allocation_candidates.counted_search(request, "planned"):
         try:
-            body = request.services.candidates.make_room(
-                _question(request, body), request.give_turn_back
-            )
+            question = _question(request, body)
+            request.give_turn_back()
+            body = request.services.candidates.room.answer(question)
         except UnknownTree as error:
             raise errors.NotFound(error.message, pointer=error.pointer) from error
     return json_response(body, *cache_headers(request.version))

@@ -8,11 +8,9 @@ them keep their names; a tree that changes gets new slots and thereby a new text
 
 import threading
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 from placement_server.candidates import sizes
-from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.filters import Microversion
 
@@ -21,74 +19,54 @@ MOST_KEPT: Final = 32 * 1024 * 1024
 
 _MOST_KEPT_OF_COPY: Final = 1024 * 1024
 
-_Text = TypeVar("_Text", str, bytes)
 
+class _Texts:
+    """Texts rendered from one set of columns, with ids of one meaning. Thread safe.
 
-class _TextCache(Generic[_Text]):
-    """Texts by number, up to a number of bytes: the oldest go first. Thread safe.
+    Those of whole trees have the slot of the root as their key; those of sets of traits the
+    number of the set, inverted. The oldest go first.
 
-    :param shared_cache: where the texts of numbers below a bound are, of a cache on a copy.
+    :param most: the most bytes that are kept.
+    :param base: texts of the index of which this is a copy, and that index: these have all that
+        both have.
     """
 
-    def __init__(
-        self, most: int, shared_cache: "_TextCache[_Text] | None" = None, shared_below: int = 0
-    ) -> None:
+    def __init__(self, index: Index, most: int, base: "tuple[_Texts, Index] | None" = None) -> None:
+        self.columns = index.columns
+        self.meanings = index.names.meanings
         self._most = most
-        self._shared_cache: _TextCache[_Text] | None = shared_cache
-        self._shared_below = shared_below
-        self._texts: dict[int, _Text] = {}
+        self._base = base
+        self._texts: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.size = 0
 
-    def get(self, number: int) -> _Text | None:
-        if self._shared_cache is not None and number < self._shared_below:
-            return self._shared_cache.get(number)
-        return self._texts.get(number)
+    def get(self, key: int) -> Any:
+        """Return a text, None where there is none."""
+        if self._base is not None and self._is_shared(key):
+            return self._base[0].get(key)
+        return self._texts.get(key)
 
-    def keep(self, number: int, text: _Text) -> None:
-        if self._shared_cache is not None and number < self._shared_below:
-            self._shared_cache.keep(number, text)
+    def keep(self, key: int, text: str | bytes) -> None:
+        """Keep a text for later answers."""
+        if self._base is not None and self._is_shared(key):
+            self._base[0].keep(key, text)
             return
         with self._lock:
-            if number in self._texts:
+            if key in self._texts:
                 return
-            self._texts[number] = text
+            self._texts[key] = text
             self.size += _size(text)
             while self.size > self._most:
                 self.size -= _size(self._texts.pop(next(iter(self._texts))))
 
+    def _is_shared(self, key: int) -> bool:
+        assert self._base is not None
+        origin = self._base[1]
+        return key < origin.size if key >= 0 else ~key < origin.trait_set_count
+
 
 def _size(text: str | bytes) -> int:
     return sizes.ENTRY + sizes.text(len(text))
-
-
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """Texts rendered from one set of columns, with ids of one meaning."""
-
-    columns: Columns
-    meanings: object
-    trees: _TextCache[bytes]
-    traits: _TextCache[str]
-
-    @classmethod
-    def of(cls, index: Index, most: int) -> "_Texts":
-        """Return no texts yet, of up to so many bytes."""
-        return cls(
-            index.columns,
-            index.names.meanings,
-            _TextCache(most - most // 8),
-            _TextCache(most // 8),
-        )
-
-    def beside(self, index: Index, origin: Index, most: int) -> "_Texts":
-        """Return these texts, and room for those of what only a copy of the index has."""
-        return _Texts(
-            index.columns,
-            self.meanings,
-            _TextCache(most - most // 8, self.trees, origin.size),
-            _TextCache(most // 8, self.traits, origin.trait_set_count),
-        )
 
 
 class SummaryCache:
@@ -105,33 +83,32 @@ class SummaryCache:
         """Return a cache for a copy of an index: texts of what both have are kept here."""
         cache = SummaryCache(_MOST_KEPT_OF_COPY)
         if copy.columns.origin is origin.columns:
-            cache._texts = self._of(origin).beside(copy, origin, _MOST_KEPT_OF_COPY)
+            cache._texts = _Texts(copy, _MOST_KEPT_OF_COPY, (self._of(origin), origin))
         return cache
 
     @property
     def size(self) -> int:
         """The number of bytes that are kept."""
-        texts = self._texts
-        return texts.trees.size + texts.traits.size if texts is not None else 0
+        return self._texts.size if self._texts is not None else 0
 
     def _of(self, index: Index) -> _Texts:
         # Another thread may be using other columns: each goes on with the texts it got here.
         texts, meanings = self._texts, index.names.meanings
         if texts is None or texts.columns is not index.columns or texts.meanings is not meanings:
-            texts = self._texts = _Texts.of(index, self._most)
+            texts = self._texts = _Texts(index, self._most)
         return texts
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:
         """Return the summaries of whole trees: members of an object, each after a comma."""
         cached_texts, members = self._of(index), []
         for root in roots:
-            text = cached_texts.trees.get(root)
+            text = cached_texts.get(root)
             if text is None:
                 slots = range(root, int(index.end[root]))
                 text = "".join(
                     [f",{_nested_member(index, slot, cached_texts)}" for slot in slots]
                 ).encode()
-                cached_texts.trees.keep(root, text)
+                cached_texts.keep(root, text)
             members.append(text)
         return members
 
@@ -167,12 +144,12 @@ def _nested_member(index: Index, slot: int, cached_texts: _Texts) -> str:
 
 def _traits_of(index: Index, slot: int, cached_texts: _Texts) -> str:
     number = int(index.trait_set[slot])
-    text = cached_texts.traits.get(number)
+    text: str | None = cached_texts.get(~number)
     if text is None:
         names = index.names.trait_names
         members = index.columns.trait_sets.members[number]
         text = '"traits":[' + ",".join(f'"{names[trait]}"' for trait in members) + "]"
-        cached_texts.traits.keep(number, text)
+        cached_texts.keep(~number, text)
     return text
 
 
