@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.store.changes.cursor import Position
+from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.changes.snapshot import ChangeRow
 
 SECONDS = 60.0
@@ -32,3 +32,10 @@ def test_gaps_as_ranges_are_gaps_one_by_one(rounds: list[tuple[frozenset[int], f
         assert position.missing_ids(40) == sorted(since)
         assert all(gap.since == since[gap.start] for gap in position.gaps)
         assert position.missing_ids(len(since) - 1) is None
+
+
+def test_a_leap_of_millions_of_ids_is_one_gap() -> None:
+    position = Position(5).after([20_000_000], now=0.0, gap_seconds=60)
+    assert position.gaps == (Gap(6, 20_000_000, 0.0),)
+    assert position.missing_ids(300) is None
+    assert position.new_in([ChangeRow(id=1_000, root_id=1, kind=0, write_id=1)])

@@ -1,4 +1,4 @@
-"""The closest changes of queries: amounts, bounds, sentences and what the solver reports."""
+"""Explanations of queries and their closest changes: amounts, bounds, sentences, dead ends."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from placement_server.candidates.closest.closest import ClosestRelaxations, find_closest
 from placement_server.candidates.closest.relaxations import Trials
+from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import MIB, Account, SearchMemory
 from placement_server.candidates.query.parser import parse
@@ -271,3 +272,44 @@ def test_a_group_for_which_nothing_is_left_is_reported() -> None:
     course = Course(index, query)
     assert list(Search(query, index, course=course).candidates())
     assert course.dead_ends == {"_2": 1}
+
+
+WORLD = [
+    Provider("small", None, {"VCPU": 2}, ("CUSTOM_FAST",)),
+    Provider("large", None, {"VCPU": 8}),
+    Provider("gpus", None, {}, ("CUSTOM_FAST",)),
+    Provider("gpu0", "gpus", {"VGPU": 1}),
+    Provider("gpu1", "gpus", {"VGPU": 1}),
+]
+
+
+def told(query: str) -> Explanation:
+    return explain(asked(query), Trials(writer_of(WORLD).index, 60.0))
+
+
+def test_the_filter_that_rejects_the_last_trees_is_named() -> None:
+    explanation = told("resources=VCPU:4&required=CUSTOM_FAST")
+    assert explanation.lines() == [
+        "3 tree(s) of providers.",
+        "resources VCPU:4: leaves 1 provider(s).",
+        "resources VCPU:4: rejects 2 tree(s).",
+        "required CUSTOM_FAST: rejects 1 tree(s).",
+        "0 tree(s) passed all filters.",
+    ]
+
+
+def test_trees_without_a_combination_are_counted_by_reason() -> None:
+    query = "resources1=VGPU:1&resources2=VGPU:1&resources3=VGPU:1&group_policy=isolate"
+    explanation = told(query)
+    assert explanation.trees_tried == 1
+    assert dict(explanation.combinations_failed) == {"too few distinct providers": 1}
+    query = query.replace("isolate", "none")
+    assert dict(told(query).combinations_failed) == {"capacity in sum": 1}
+
+
+def test_dead_providers_are_not_counted() -> None:
+    writer = writer_of(WORLD)
+    tree = writer.tree(1)
+    writer.apply({1: tree})
+    explanation = explain(asked("resources1=VCPU:1"), Trials(writer.index, 60.0))
+    assert explanation.steps[0]["providers_left"] == 2
