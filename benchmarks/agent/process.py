@@ -107,7 +107,7 @@ class MeasuredAgent:
             raise RuntimeError(f"a pass failed: {result.message}")
 
     def _cost(self, run: Callable[[], None]) -> dict[str, Any]:
-        total = self._parts.report.total
+        total = self._parts.report.placement.connection.total
         requests, failed_count, by_call = total.requests, total.failed_count, total.by_call.copy()
         self._foreign_cpu = 0.0
         wall, cpu = time.monotonic(), time.process_time()

@@ -162,10 +162,8 @@ class ClaimBook:
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
         tree, root = self.tracker.reported_tree(node)
-        claims = self.claims()
-        here = [claim for claim in claims if claim.node == node]
-        guests = running_guests.guests(self.driver, here)
-        return comparison.differences(tree, root, holders, guests, claims)
+        guests = running_guests.guests(self.driver, self._claims_on(node))
+        return comparison.differences(tree, root, holders, guests, self.claims())
 
     def check_assigned(self, node: str) -> None:
         """Check after the first pass of a node that what was given out is still there.
@@ -178,8 +176,7 @@ class ClaimBook:
         there = units_of(tree, root)
         lost_units = [
             f"{unit.resource_class} {unit.name} of {claim.instance}"
-            for claim in self.claims()
-            if claim.node == node
+            for claim in self._claims_on(node)
             for unit in claim.units
             if unit not in there
         ]

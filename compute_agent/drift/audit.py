@@ -45,8 +45,8 @@ class Drift(NamedTuple):
     """Hold something here, and do not run here."""
     missing_consumers: frozenset[str] = frozenset()
     """Run here, and hold nothing here; with `orphans_unknown`: were claimed here."""
-    differing_consumers: frozenset[str] = frozenset()
-    """Run here, and hold something else than they have."""
+    differences: Mapping[str, str] = MappingProxyType({})
+    """What those hold that run here and hold something else than they have, in words."""
 
     orphans_unknown: bool = False
     """The driver does not know what runs here, so that no consumer can be called orphaned."""
@@ -59,7 +59,7 @@ class Drift(NamedTuple):
         lists = {
             ORPHANED: sorted(self.orphans),
             MISSING: sorted(self.missing_consumers),
-            DIFFERING: sorted(self.differing_consumers),
+            DIFFERING: sorted(self.differences),
         }
         if self.orphans_unknown:
             del lists[ORPHANED]
@@ -98,7 +98,6 @@ class DriftAudit:
     started_at: float
     _first_seen: dict[str, float] = field(default_factory=dict)
     _last: Drift = field(default_factory=Drift)
-    _differences: Mapping[str, str] = field(default_factory=dict)
 
     def is_due(self, now: float) -> bool:
         """Whether it is time for an audit."""
@@ -133,12 +132,8 @@ class DriftAudit:
         holding = frozenset(consumer for consumers in holders.values() for consumer in consumers)
         if running_guests is None:
             self._first_seen = {}
-            drift = Drift(
-                missing_consumers=frozenset(unfounded_consumers),
-                differing_consumers=frozenset(differences),
-                orphans_unknown=True,
-            )
-            return self._record(drift, differences)
+            missing_consumers = frozenset(unfounded_consumers)
+            return self._record(Drift(frozenset(), missing_consumers, differences, True))
         here = frozenset(running_guests)
         unknown_consumers = holding - here - frozenset(claiming_consumers)
         self._first_seen = {
@@ -148,13 +143,11 @@ class DriftAudit:
             c for c in unknown_consumers if self._is_suspected(c, now, strangers.get(c))
         )
         missing_consumers = here - holding if all_run_here else frozenset()
-        return self._record(
-            Drift(orphaned_consumers, missing_consumers, frozenset(differences)), differences
-        )
+        return self._record(Drift(orphaned_consumers, missing_consumers, differences))
 
-    def _record(self, drift: Drift, differences: Mapping[str, str]) -> Drift:
-        self._log(drift, differences)
-        self._last, self._differences = drift, dict(differences)
+    def _record(self, drift: Drift) -> Drift:
+        self._log(drift)
+        self._last = drift
         return drift
 
     def without(self, consumers: frozenset[str]) -> Drift:
@@ -173,7 +166,7 @@ class DriftAudit:
         kind = nature.type if nature is not None else None
         return kind in SUSPECTED_TYPES and age >= self.grace()
 
-    def _log(self, drift: Drift, differences: Mapping[str, str]) -> None:
+    def _log(self, drift: Drift) -> None:
         for consumer in sorted(drift.orphans - self._last.orphans):
             LOG.warning(
                 "Node %s: consumer %s holds allocations here and does not run here. If it runs "
@@ -198,8 +191,8 @@ class DriftAudit:
                     self.node,
                     consumer,
                 )
-        for consumer, difference in sorted(differences.items()):
-            if self._differences.get(consumer) != difference:
+        for consumer, difference in sorted(drift.differences.items()):
+            if self._last.differences.get(consumer) != difference:
                 LOG.warning(
                     "Node %s: what instance %s has here is not what it holds in placement: %s. "
                     "`compute-manage placement heal_allocations --instance %s --dry-run` says what "
@@ -214,7 +207,7 @@ class DriftAudit:
 
 
 def _all(drift: Drift) -> frozenset[str]:
-    return drift.orphans | drift.missing_consumers | drift.differing_consumers
+    return drift.orphans | drift.missing_consumers | drift.differences.keys()
 
 
 @dataclass(slots=True, eq=False)

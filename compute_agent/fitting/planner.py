@@ -7,6 +7,7 @@ has found none by then, `feasible` finds one or proves that there is none.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from compute_agent.fitting import refusals
@@ -117,26 +118,20 @@ class _Planning:
     def _plan(
         self, parts: tuple[Part, ...], cost: Cost, steps: int, *, is_best: bool = True
     ) -> Plan:
+        taken: Counter[int] = Counter()
+        given = []
+        for wish, number in zip(self._guest.wishes, cost.devices, strict=True):
+            device, first = self._host.devices[number], taken[number]
+            taken[number] += wish.amount
+            units = device.units[first : first + wish.amount]
+            given.append(Grant(wish.name, device.id, wish.resource_class, wish.amount, units))
         return Plan(
             parts,
-            tuple(given(self._host, self._guest, cost.devices)),
+            tuple(given),
             cost,
             is_best and self._chooser.is_exhaustive,
             steps + self._chooser.steps + self._limit.taken,
         )
-
-
-def given(host: Host, guest: Guest, devices: tuple[int, ...]) -> list[Grant]:
-    """Return the units of the devices that serve each wish."""
-    taken: dict[int, int] = {}
-    given_units = []
-    for wish, number in zip(guest.wishes, devices, strict=True):
-        device = host.devices[number]
-        first = taken.get(number, 0)
-        taken[number] = first + wish.amount
-        units = device.units[first : first + wish.amount]
-        given_units.append(Grant(wish.name, device.id, wish.resource_class, wish.amount, units))
-    return given_units
 
 
 def _limited(nodes: tuple[Node, ...], limit: int) -> tuple[Node, ...]:

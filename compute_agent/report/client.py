@@ -102,11 +102,6 @@ class ReportClient:
         """Give requests made inside one global request id, and count them together."""
         return self.placement.connection.tracing(global_request_id)
 
-    @property
-    def total(self) -> Tally:
-        """Counts of every request this client made."""
-        return self.placement.connection.total
-
     def close(self) -> None:
         """Write the pending part of the cache, and end the threads."""
         self._caches.close()

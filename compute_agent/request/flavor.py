@@ -19,7 +19,7 @@ from compute_agent.request.candidate_request import (
 )
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.pci_aliases import PciAlias
-from compute_agent.request.spec import PciRequest, RequestedGroup, RequestSpec
+from compute_agent.request.spec import PciRequest, RequestSpec
 
 _ALIAS_SPEC = "pci_passthrough:alias"
 _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
@@ -47,14 +47,13 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     written_groups = extra_specs.read(spec.flavor.extra_specs)
     request = replace(written_groups.request, limit=options.limit)
     sizes = _sizes(spec, written_groups)
-    group = _join_groups(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed_group))
+    group = _join_groups(request.group(UNSUFFIXED).adding(sizes), spec.unsuffixed_group)
     request = request.with_group(
         UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
     )
     request = flavor_settings.apply(spec, request)
-    for index, requested_group in enumerate(spec.requested_groups):
-        suffix = requested_group.requester_id or f"_requested_{index}"
-        request = _with_new_group(request, suffix, _group_of(requested_group))
+    for index, (requester_id, group) in enumerate(spec.requested_groups):
+        request = _with_new_group(request, requester_id or f"_requested_{index}", group)
     for suffix, group in _device_groups(spec, options):
         request = _with_new_group(request, suffix, group)
     request = replace(
@@ -82,17 +81,6 @@ def _sizes(spec: RequestSpec, written_groups: extra_specs.WrittenGroups) -> dict
         root = 0 if spec.is_bfv else flavor.root_gb
         sizes["DISK_GB"] = root + flavor.ephemeral_gb + math.ceil(flavor.swap / 1024)
     return {name: amount for name, amount in sizes.items() if amount}
-
-
-def _group_of(requested_group: RequestedGroup) -> RequestGroup:
-    return RequestGroup(
-        resources={name: amount for name, amount in requested_group.resources.items() if amount},
-        required=requested_group.required_traits,
-        forbidden=requested_group.forbidden_traits,
-        member_of=requested_group.aggregates,
-        forbidden_aggregates=requested_group.forbidden_aggregates,
-        in_tree=requested_group.in_tree,
-    )
 
 
 def _join_groups(group: RequestGroup, other: RequestGroup) -> RequestGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount
 from compute_agent.request.spec import RequestedGroup
@@ -54,14 +55,12 @@ def _group(requester_id: str, request: Mapping[str, Any]) -> RequestedGroup:
         raise InvalidRequest(
             f"resource_request of port {requester_id}", request, "resources with amounts"
         )
-    return RequestedGroup(
-        requester_id=requester_id,
-        resources={
-            str(name): amount(f"resource_request of port {requester_id}: {name}", value)
-            for name, value in resources.items()
-        },
-        required_traits=frozenset(
-            frozenset(str(name).removeprefix("in:").split(","))
-            for name in request.get("required", ())
-        ),
+    amounts = {
+        str(name): amount(f"resource_request of port {requester_id}: {name}", value)
+        for name, value in resources.items()
+    }
+    required_traits = frozenset(
+        frozenset(str(name).removeprefix("in:").split(",")) for name in request.get("required", ())
     )
+    group = RequestGroup({name: n for name, n in amounts.items() if n}, required_traits)
+    return RequestedGroup(requester_id, group)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from compute_agent.request.candidate_request import RequestGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +61,15 @@ class InstanceGroup:
     members: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedGroup:
+class RequestedGroup(NamedTuple):
     """A request group from outside the flavor: a port, an accelerator, a device.
 
     `requester_id` becomes the suffix unchanged, so that its requester finds its provider in the
     mappings of the claim.
     """
 
-    requester_id: str = ""
-    resources: Mapping[str, int] = field(default_factory=dict)
-    required_traits: frozenset[frozenset[str]] = frozenset()
-    forbidden_traits: frozenset[str] = frozenset()
-    aggregates: frozenset[frozenset[str]] = frozenset()
-    forbidden_aggregates: frozenset[str] = frozenset()
-    in_tree: str | None = None
+    requester_id: str
+    group: RequestGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ class RequestSpec:
     force_nodes: frozenset[str] = frozenset()
     retried_hosts: frozenset[str] = frozenset()
     instance_group: InstanceGroup | None = None
-    unsuffixed_group: RequestedGroup = RequestedGroup()
+    unsuffixed_group: RequestGroup = field(default_factory=RequestGroup)
     guest_cells: tuple[GuestCell, ...] = ()
     requested_groups: tuple[RequestedGroup, ...] = ()
     pci_requests: tuple[PciRequest, ...] = ()

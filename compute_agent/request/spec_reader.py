@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount, resource_class, trait, uuid_text
 from compute_agent.request.ports import groups_of_port
@@ -272,15 +273,15 @@ def _group(fields: Fields) -> InstanceGroup | None:
 
 
 def _requested_group(fields: Fields) -> RequestedGroup:
-    return RequestedGroup(
-        requester_id=fields.text("requester_id"),
-        resources=fields.resources("resources"),
-        required_traits=fields.trait_sets("required_traits"),
-        forbidden_traits=fields.traits("forbidden_traits"),
-        aggregates=fields.uuid_sets("aggregates"),
+    group = RequestGroup(
+        {name: amount for name, amount in fields.resources("resources").items() if amount},
+        required=fields.trait_sets("required_traits"),
+        forbidden=fields.traits("forbidden_traits"),
+        member_of=fields.uuid_sets("aggregates"),
         forbidden_aggregates=fields.uuids("forbidden_aggregates"),
         in_tree=fields.uuid("in_tree"),
     )
+    return RequestedGroup(fields.text("requester_id"), group)
 
 
 def _networks(fields: Fields) -> tuple[RequestedNetwork, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -277,13 +278,7 @@ class StatusBoard:
     def counters(self) -> Counters:
         """Return a copy of the totals."""
         with self._mutex:
-            return replace(
-                self._counters,
-                passes=Counter(self._counters.passes),
-                requests=Counter(self._counters.requests),
-                stages=Counter(self._counters.stages),
-                stage_seconds=dict(self._counters.stage_seconds),
-            )
+            return copy.deepcopy(self._counters)
 
     def nodes(self) -> list[NodeStatus]:
         """Return every node, ordered by name."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -18,10 +20,9 @@ from compute_agent.cmd.manage.options import BadArgument, configuration
 from compute_agent.cmd.output import print_json
 from compute_agent.cmd.screen import progress_bars
 from compute_agent.drift import wording
-from compute_agent.drift.healing.healer import Outcome, State, healer_of
-from compute_agent.drift.healing.run import HealResult, heal_all
+from compute_agent.drift.healing.healer import Healer, Outcome, State, healer_of
 from compute_agent.drift.instances.agents import AgentsOnBus
-from compute_agent.drift.instances.instance import Instance, devices_of
+from compute_agent.drift.instances.instance import Instance, InstanceCatalogue, devices_of
 from compute_agent.drift.instances.source import catalogue_of
 from compute_agent.report.client import ReportClient
 from compute_agent.virt.driver import InstanceDevices
@@ -38,6 +39,32 @@ TROUBLES = (
 )
 """Of several troubles the first of these is the exit status; the names are those of states."""
 _SHOWN_FIELDS: Final = ("detail", "before", "after", "surplus", "owner_changed")
+
+
+class NoSuchInstance(errors.ComputeAgentError):
+    """The source of instances does not know the one that was asked for."""
+
+
+@dataclass(slots=True)
+class HealResult:
+    """What was, or would be, done.
+
+    :ivar looked_at: instances that the source listed.
+    :ivar outcomes: of the instances that were healed, could not be, hold too much, or are left
+        alone.
+    :ivar more: the bound was reached, and another instance is to be healed.
+    :ivar failure: what ended it before its time.
+    """
+
+    looked_at: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+    more: bool = False
+    failure: errors.ComputeAgentError | None = None
+
+    @property
+    def counts(self) -> Counter[State]:
+        """How many of the reported instances came to each end."""
+        return Counter(outcome.state for outcome in self.outcomes)
 
 
 def heal_allocations(namespace: argparse.Namespace) -> int:
@@ -65,15 +92,7 @@ def heal_allocations(namespace: argparse.Namespace) -> int:
             with_ports=not namespace.skip_port_allocations,
             overcommit=namespace.force_overcommit,
         )
-        result = heal_all(
-            catalogue,
-            healer,
-            max_count=namespace.max_count,
-            only=namespace.instance,
-            cell=namespace.cell,
-            dry_run=namespace.dry_run,
-            say=bars.show,
-        )
+        result = _heal(namespace, catalogue, healer, bars.show)
     if namespace.json:
         print_json(_document(result, namespace, catalogue.name))
     else:
@@ -114,6 +133,45 @@ def _check(namespace: argparse.Namespace) -> None:
             "--force removes what an instance does not need, and --skip-port-allocations leaves "
             "unknown what its ports need: give one of them only."
         )
+
+
+def _heal(
+    namespace: argparse.Namespace,
+    catalogue: InstanceCatalogue,
+    healer: Healer,
+    say: Callable[[str], None],
+) -> HealResult:
+    """Heal instances; what one fails of does not keep the others from being healed.
+
+    :raises NoSuchInstance: the one that was asked for does not exist.
+    :raises ComputeAgentError: the source cannot be used; nothing was changed.
+    """
+    result, only, max_count = HealResult(), namespace.instance, namespace.max_count
+    try:
+        for instance in catalogue.instances(only):
+            if namespace.cell and instance.cell != namespace.cell:
+                continue
+            result.looked_at += 1
+            is_full = max_count is not None and result.counts[State.HEALED] >= max_count
+            outcome = healer.heal(instance, dry_run=namespace.dry_run or is_full)
+            if is_full and outcome.state is State.HEALED:
+                result.more = True
+                break
+            if outcome.state is not State.WHOLE or outcome.surplus:
+                result.outcomes.append(outcome)
+            if result.looked_at % 50 == 0:
+                say(f"{result.looked_at} instances looked at")
+    except errors.ComputeAgentError as error:
+        if not result.looked_at:
+            raise
+        # what was done until now is to be reported
+        result.failure = error
+    if only is not None and not result.looked_at:
+        raise NoSuchInstance(
+            f"The source of instances ({catalogue.name}) knows no instance {only}. Nothing was "
+            "changed."
+        )
+    return result
 
 
 def _status(result: HealResult, *, dry_run: bool) -> int:

@@ -95,8 +95,8 @@ def _spec(words: argparse.Namespace, groups: dict[str, RequestGroup]) -> Request
         project_id=words.project,
         user_id=words.user,
         flavor=Flavor(extra_specs={"group_policy": words.group_policy}),
-        unsuffixed_group=_requested_group("", unsuffixed_group),
-        requested_groups=tuple(_requested_group(suffix, group) for suffix, group in groups.items()),
+        unsuffixed_group=unsuffixed_group,
+        requested_groups=tuple(map(RequestedGroup, groups, groups.values())),
         root_required=frozenset().union(*(required for required, _ in root_traits)),
         root_forbidden=frozenset().union(*(forbidden for _, forbidden in root_traits)),
         same_subtree=frozenset(
@@ -104,18 +104,6 @@ def _spec(words: argparse.Namespace, groups: dict[str, RequestGroup]) -> Request
         ),
         force_hosts=frozenset({words.host} - {""}),
         consumer_type=words.type,
-    )
-
-
-def _requested_group(suffix: str, group: RequestGroup) -> RequestedGroup:
-    return RequestedGroup(
-        requester_id=suffix,
-        resources=group.resources,
-        required_traits=group.required,
-        forbidden_traits=group.forbidden,
-        aggregates=group.member_of,
-        forbidden_aggregates=group.forbidden_aggregates,
-        in_tree=group.in_tree,
     )
 
 

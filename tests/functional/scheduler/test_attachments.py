@@ -10,6 +10,7 @@ import pytest
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attachments
@@ -49,7 +50,7 @@ def attachments(world: World, transport: Any = None) -> Attachments:
 
 
 def port(amount: int, *more: RequestedGroup) -> RequestSpec:
-    groups = (RequestedGroup(PORT, {BANDWIDTH: amount}), *more)
+    groups = (RequestedGroup(PORT, RequestGroup({BANDWIDTH: amount})), *more)
     return spec(vcpus=0, memory_mb=0, root_gb=0, requested_groups=groups)
 
 

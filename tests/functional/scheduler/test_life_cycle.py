@@ -12,6 +12,7 @@ import pytest
 from compute_agent.conf import new_config
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.transports.transport import Transport
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.claiming.journal import Journal
@@ -78,7 +79,7 @@ def instance(placement: Transport, tmp_path: Path) -> Instance:
 def test_a_claim_that_is_repeated_is_the_same_and_another_one_is_refused(
     instance: Instance,
 ) -> None:
-    group = RequestedGroup("card", {"VGPU": 1})
+    group = RequestedGroup("card", RequestGroup({"VGPU": 1}))
     asked = instance.spec(requested_groups=(group,))
     first = instance.operations().claim(asked, instance.uuid)
     # another scheduler hears of it again, because the caller never got the answer
@@ -180,7 +181,9 @@ def test_disk_on_a_shared_pool_is_known_again_for_a_live_move_and_not_for_a_resi
 def test_what_is_attached_and_detached_twice_is_so_once(instance: Instance) -> None:
     operations = instance.operations()
     before = operations.claim(instance.spec(), instance.uuid).allocations
-    card = RequestSpec("project", "user", requested_groups=(RequestedGroup("card", {"VGPU": 1}),))
+    card = RequestSpec(
+        "project", "user", requested_groups=(RequestedGroup("card", RequestGroup({"VGPU": 1})),)
+    )
     first = operations.attach(card, instance.uuid, before)
     again = operations.attach(card, instance.uuid, before)
     assert (again.allocations, dict(again.mappings)) == (first.allocations, dict(first.mappings))
@@ -209,7 +212,7 @@ def test_a_local_delete_is_refused_while_the_agent_is_alive(instance: Instance) 
 def test_several_instances_are_claimed_together_or_not_at_all_and_what_would_fit_is_named(
     instance: Instance,
 ) -> None:
-    group = RequestedGroup("card", {"VGPU": 1})
+    group = RequestedGroup("card", RequestGroup({"VGPU": 1}))
     asked = instance.spec(requested_groups=(group,))
     scheduler = instance.operations()._parts.scheduler
     instances = [str(uuid.uuid4()) for _ in range(5)]

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from tests.functional.either_placement import ours
@@ -61,7 +62,8 @@ class GuestDemand:
             memory_mb=self.memory_mb,
             root_gb=0,
             requested_groups=tuple(
-                RequestedGroup(suffix, {name: 1}) for suffix, name in self.groups.items()
+                RequestedGroup(suffix, RequestGroup({name: 1}))
+                for suffix, name in self.groups.items()
             ),
             root_required=frozenset({mark}),
         )

@@ -123,10 +123,10 @@ def test_what_differs_is_said_when_it_begins_changes_and_ends(audit, caplog):
     caplog.set_level(logging.INFO)
     held = {"root": ["a"]}
     for what in ("it has 1 and holds 2", "it has 1 and holds 2", "it has 3 and holds 2"):
-        assert audit.run(0.0, ["a"], held, differences={"a": what}).differing_consumers == {"a"}
+        assert audit.run(0.0, ["a"], held, differences={"a": what}).differences == {"a": what}
     assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
     assert "it has 3 and holds 2" in caplog.text
-    assert not audit.run(0.0, ["a"], held).differing_consumers
+    assert not audit.run(0.0, ["a"], held).differences
     assert "agree again" in caplog.records[-1].getMessage()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.ports import binding_allocation, groups_of_port
@@ -248,14 +249,13 @@ def test_traits_of_a_suffixed_group_stay_there() -> None:
 
 
 def test_a_group_from_outside_keeps_its_id_as_suffix() -> None:
-    group = RequestedGroup(
-        requester_id=PORT,
-        resources={"NET_BW_EGR_KILOBIT_PER_SEC": 1000},
-        required_traits=frozenset({frozenset({"CUSTOM_A"}), frozenset({"CUSTOM_B", "CUSTOM_C"})}),
-        aggregates=frozenset({frozenset({AGGREGATE})}),
+    group = RequestGroup(
+        {"NET_BW_EGR_KILOBIT_PER_SEC": 1000},
+        required=frozenset({frozenset({"CUSTOM_A"}), frozenset({"CUSTOM_B", "CUSTOM_C"})}),
+        member_of=frozenset({frozenset({AGGREGATE})}),
         in_tree=TREE,
     )
-    request = request_of(spec(requested_groups=(group,)))
+    request = request_of(spec(requested_groups=(RequestedGroup(PORT, group),)))
     assert request.query() == (
         f"{BASE}&resources{PORT}=NET_BW_EGR_KILOBIT_PER_SEC:1000&required{PORT}=CUSTOM_A"
         f"&required{PORT}=in:CUSTOM_B,CUSTOM_C&member_of{PORT}=in:{AGGREGATE}&in_tree{PORT}={TREE}"
@@ -264,12 +264,12 @@ def test_a_group_from_outside_keeps_its_id_as_suffix() -> None:
 
 
 def test_a_group_from_outside_without_id_gets_a_suffix() -> None:
-    group = RequestedGroup(resources={"FPGA": 1})
+    group = RequestedGroup("", RequestGroup({"FPGA": 1}))
     assert query_of(spec(requested_groups=(group,))) == f"{BASE}&resources_requested_0=FPGA:1"
 
 
 def test_two_groups_of_one_id_are_refused() -> None:
-    group = RequestedGroup(requester_id="a", resources={"FPGA": 1})
+    group = RequestedGroup("a", RequestGroup({"FPGA": 1}))
     with pytest.raises(InvalidRequest, match="a name that no other group has"):
         request_of(spec(requested_groups=(group, group)))
 

@@ -9,6 +9,7 @@ import os_traits
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.candidate_request import RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import (
     Destination,
@@ -64,8 +65,8 @@ def test_a_zone_binds_every_group_where_there_is_no_unsuffixed_one() -> None:
         root_gb=0,
         availability_zone="az1",
         requested_groups=(
-            RequestedGroup("A", {"VCPU": 1}),
-            RequestedGroup("B", {"VGPU": 1}),
+            RequestedGroup("A", RequestGroup({"VCPU": 1})),
+            RequestedGroup("B", RequestGroup({"VGPU": 1})),
         ),
     )
     query = narrowed(asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.request.candidate_request import CandidateRequest
+from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa, policies
 from compute_agent.request.spec import RequestedGroup, RequestSpec
@@ -181,7 +181,7 @@ def test_devices_with_affinity_are_below_the_guests_cell() -> None:
 
 
 def test_bandwidth_and_parts_of_the_host_are_not_bound_to_a_cell() -> None:
-    bandwidth = RequestedGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
+    bandwidth = RequestedGroup("port", RequestGroup({"NET_BW_EGR_KILOBIT_PER_SEC": 1}))
     request_spec = spec(
         {"hw:pci_numa_affinity_policy": "required", "resources_SCRATCH:DISK_GB": "1"},
         requested_groups=(bandwidth,),
@@ -196,7 +196,7 @@ def test_an_accelerator_is_bound_to_the_node_that_the_flavor_names_and_no_other(
             "hw:pci_numa_affinity_policy": "required",
             "same_subtree_accel": "_NUMA1,device_profile_0",
         },
-        requested_groups=(RequestedGroup("device_profile_0", {"FPGA": 1}),),
+        requested_groups=(RequestedGroup("device_profile_0", RequestGroup({"FPGA": 1})),),
     )
     assert "same_subtree=_NUMA1,device_profile_0" in queries(request_spec)["nested"]
     assert "_NUMA0,device" not in queries(request_spec)["nested"]
@@ -216,7 +216,7 @@ def test_a_guest_node_that_there_is_not_is_refused() -> None:
 
 
 def test_a_group_may_not_take_a_name_that_shapes_need() -> None:
-    request_spec = spec(requested_groups=(RequestedGroup("_NUMA0", {"VGPU": 1}),))
+    request_spec = spec(requested_groups=(RequestedGroup("_NUMA0", RequestGroup({"VGPU": 1})),))
     with pytest.raises(InvalidRequest, match="a name that is not reserved"):
         queries(request_spec)
 
@@ -289,7 +289,7 @@ def test_a_guest_whose_cell_something_else_depends_on_is_not_split(
 
 
 def test_a_specification_that_holds_a_group_at_the_guests_cell_is_not_split() -> None:
-    port = RequestedGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
+    port = RequestedGroup("port", RequestGroup({"NET_BW_EGR_KILOBIT_PER_SEC": 1}))
     held_together = frozenset({frozenset({"port", "_NUMA0"})})
     assert split_of(spec(requested_groups=(port,), same_subtree=held_together)) is None
     assert split_of(spec(requested_groups=(port,))) is not None
