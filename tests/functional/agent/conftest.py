@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from compute_agent.placement.connection import Clock
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.processes import AgentProcess, PlacementProcess
+from tests.functional.either_placement import ours
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +20,18 @@ def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementPro
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A placement in this process."""
+    return ours(tmp_path_factory.mktemp("app"))
+
+
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that are repeated are not waited for."""
+    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from placement_server.api.extensions import agent_reports
 from placement_server.negotiation.microversion import MIN
 from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.in_process import Node
-from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
@@ -50,11 +49,6 @@ class Agent:
         heard = announcements.of(self.node.uuid)
         assert heard is not None
         return dict(heard.attributes)
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory):
-    return ours(tmp_path_factory.mktemp("announcement"))
 
 
 @pytest.fixture

@@ -12,23 +12,15 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.agent import inspection
-from compute_agent.placement.connection import Clock
 from compute_agent.tracker.decisions import ExitCode
 from tests.functional.agent.in_process import Node
 from tests.functional.class_changes import CARD, DRIVER, PIVOTS, Pivot, will_report
-from tests.functional.either_placement import ours
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ours(tmp_path_factory.mktemp("pivots"))
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "whole trees"])
 def node(
-    app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    app: Any, tmp_path: Path, no_waits: None, request: pytest.FixtureRequest
 ) -> Iterator[Node]:
-    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
     extra = f"[DEFAULT]\ncompute_driver = {DRIVER}\n"
     made = Node(app, tmp_path, extra=extra, whole_trees=request.param)
     yield made

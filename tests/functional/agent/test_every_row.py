@@ -16,26 +16,18 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.transport import make_response
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake import Misdeed
 from compute_agent.virt.fake.topology import fake_topology
 from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import SMALL, Node
-from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ours(tmp_path_factory.mktemp("rows"))
-
-
 @pytest.fixture
-def node(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
+def node(app: Any, tmp_path: Path, no_waits: None) -> Iterator[Node]:
     made = Node(app, tmp_path)
     yield made
     made.parts.close()

@@ -14,7 +14,6 @@ from compute_agent.tracker.place import UNKNOWN
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.in_process import Node
-from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
@@ -84,11 +83,6 @@ class Host:
             gpu.uuid, gpu.name, gpu.generation, inventory
         )
         self.node.parts.report.drop_cache()
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ours(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
 from compute_agent.tracker.passes.corrections import Corrections, normalise
 from tests.functional.agent.in_process import Node
-from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
@@ -33,11 +32,6 @@ providers:
   - identification: {uuid: $COMPUTE_NODE}
     inventories: {additional: [CUSTOM_SHELF: {total: 4}]}
 """
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ours(tmp_path_factory.mktemp("quiet_passes"))
 
 
 @pytest.fixture(params=[True, False], ids=["whole trees", "plain"])

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Response, make_response
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
@@ -23,7 +22,6 @@ from compute_agent.tracker.resource_tracker import TRIES_TO_MARK, PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from tests.functional.agent.answers import ANSWERS, refusal, silence
 from tests.functional.agent.in_process import Node
-from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
@@ -141,16 +139,10 @@ class ReshapingHost:
         return last.writes, last.requests
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ours(tmp_path_factory.mktemp("reshapes"))
-
-
 @pytest.fixture(params=[False, True], ids=["plain", "whole trees"])
 def host(
-    app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    app: Any, tmp_path: Path, no_waits: None, request: pytest.FixtureRequest
 ) -> Iterator[ReshapingHost]:
-    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
     made = ReshapingHost(app, tmp_path, whole_trees=request.param)
     yield made
     made.node.parts.close()

@@ -19,7 +19,6 @@ from tests.functional.executed_modules import executed_modules
 AGENT = {True: 23, False: 26}
 """With whole trees, and without."""
 SERVER = 25
-SERVER = 25
 FRAMES = 4
 
 

@@ -9,28 +9,20 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.report.client import ReportClient
 from compute_agent.report.steps import describe
 from compute_agent.virt.fake import Misdeed
 from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import Node
-from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
 READ = "GET /provider_trees"
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ours(tmp_path_factory.mktemp("whole_trees"))
-
-
 @pytest.fixture
-def node(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
+def node(app: Any, tmp_path: Path, no_waits: None) -> Iterator[Node]:
     made = Node(app, tmp_path, whole_trees=True)
     made.parts.report.connect()
     yield made

@@ -1,6 +1,6 @@
-"""The part of an instance's need that its allocations cover."""
+"""The part of an instance's need that allocations cover, and what its host lacks of the rest."""
 
-from compute_agent.drift.healing.coverage import cover
+from compute_agent.drift.healing.coverage import HostProvider, cover, roomiest
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from tests.unit.manage.needs import group, need
 
@@ -87,3 +87,58 @@ def test_traits_of_what_is_there_already_are_not_asked_for_again_but_those_of_di
     assert lacking_disk is not None
     assert lacking_disk.group("").required == {frozenset({"STORAGE_DISK_SSD"})}
     assert cover(wanted, {}).missing_request == wanted
+
+
+def provider(uuid: str, *traits: str, **rooms: tuple[int, int]) -> HostProvider:
+    """A provider of so much of each class, with so much used."""
+    return HostProvider(
+        uuid,
+        f"name of {uuid}",
+        frozenset(traits),
+        {name: capacity for name, (capacity, _used) in rooms.items()},
+        {name: used for name, (_capacity, used) in rooms.items()},
+    )
+
+
+def test_the_provider_with_the_most_left_is_taken_and_nothing_is_in_the_way() -> None:
+    found = roomiest(
+        need({"VCPU": 2}, _G=group(VGPU=1)),
+        [provider("a", VCPU=(4, 3)), provider("b", VCPU=(4, 1)), provider("c", VGPU=(1, 0))],
+    )
+    assert found.amounts == {"b": {"VCPU": 2}, "c": {"VGPU": 1}}
+    assert found.mappings == {"_G": "c"}
+    assert found.obstacles == ()
+    assert found.complete
+
+
+def test_a_full_provider_is_named_with_class_and_amounts() -> None:
+    found = roomiest(need({"VCPU": 2}), [provider("a", VCPU=(4, 3))])
+    assert found.obstacles == ("provider name of a (a) has 1 of 4 VCPU left, and 2 are needed",)
+    assert found.complete
+
+
+def test_two_groups_do_not_get_the_same_room() -> None:
+    two = need({}, _A=group(VGPU=1), _B=group(VGPU=1))
+    found = roomiest(two, [provider("a", VGPU=(1, 0))])
+    assert found.obstacles == ("provider name of a (a) has 0 of 1 VGPU left, and 1 are needed",)
+    assert roomiest(two, [provider("a", VGPU=(2, 0))]).obstacles == ()
+
+
+def test_a_provider_that_is_overcommitted_has_nothing_left() -> None:
+    found = roomiest(need({"VCPU": 2}), [provider("a", VCPU=(4, 9))])
+    assert "has 0 of 4 VCPU left" in found.obstacles[0]
+
+
+def test_a_class_that_no_provider_has_is_named() -> None:
+    found = roomiest(need({}, _G=group(VGPU=1)), [provider("a", VCPU=(4, 0))])
+    assert found.obstacles == ("no provider of the host has VGPU",)
+    assert not found.complete
+
+
+def test_traits_that_no_provider_of_the_class_has_are_named() -> None:
+    wanted = need({}, _G=group(VGPU=1).requiring("CUSTOM_A"))
+    cards = [provider("a", VGPU=(1, 0)), provider("b", "CUSTOM_A", VGPU=(1, 0))]
+    assert roomiest(wanted, cards).amounts == {"b": {"VGPU": 1}}
+    assert roomiest(wanted, cards[:1]).obstacles == (
+        "no provider that has VGPU has the traits CUSTOM_A",
+    )
