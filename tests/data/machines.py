@@ -283,23 +283,22 @@ def mig_gpus() -> MachineBuilder:
 
 
 def large() -> MachineBuilder:
-    """Eight cells; on each two GPUs that make vGPUs, and a port with 64 VFs. For measurements."""
+    """32 cells of 16 threads, a GPU that makes vGPUs on each, 8 ports with 64 VFs: to measure."""
     machine = machine_named("large")
-    add_cells(machine, sockets=2, cells_of_socket=4, cores=8, cell_kib=64 * GIB)
-    for cell in range(8):
-        bus = 0x10 * (cell + 1)
-        port = machine.root_port(f"0000:{bus:02x}:00.0", numa_node=cell, iommu_group=bus)
+    add_cells(machine, sockets=4, cells_of_socket=8, cores=8, cell_kib=64 * GIB)
+    for cell in range(32):
+        add_t4(machine, f"0000:{cell + 1:02x}:00.0", cell, cell)
+    for number in range(8):
+        bus, cell = 0x80 + 8 * number, 4 * number
         machine.nic(
             f"0000:{bus + 1:02x}:00.0",
-            f"ens{cell}f0",
+            f"ens{number}f0",
             vfs=64,
             numa_node=cell,
             mac=f"b4:96:91:{bus:02x}:00:00",
-            below=port,
-            iommu_group=1000 + 100 * cell,
+            below=machine.root_port(f"0000:{bus:02x}:00.0", numa_node=cell, iommu_group=bus),
+            iommu_group=1000 + 100 * number,
         )
-        for number in range(2):
-            add_t4(machine, f"0000:{bus + 2 + number:02x}:00.0", cell, 2 * cell + number)
     return machine
 
 
