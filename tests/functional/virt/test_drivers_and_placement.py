@@ -188,8 +188,9 @@ def test_a_device_that_disappears_in_use_stays_until_it_is_released(make_node: M
     machine = node.driver.machine  # type: ignore[attr-defined]
     node.driver.machine = replace(machine, gpus=machine.gpus[:1])  # type: ignore[attr-defined]
     node.update()
-    record = node.current().data(gpu).inventory["VGPU"]
-    assert (record["total"], record["reserved"]) == (3, 3)
+    device = node.current().data(gpu)
+    assert (device.inventory["VGPU"]["total"], device.inventory["VGPU"]["reserved"]) == (3, 3)
+    assert "CUSTOM_DEVICE_MISSING" in device.traits
     assert node.update() == []
     node.client.placement.allocations.delete_allocation(consumer, force=True)
     node.update()
@@ -223,6 +224,7 @@ def test_a_provider_of_another_service_is_taken_over_as_it_is(make_node: MakeNod
     node.update()
     taken_over = node.current().data(f"{node.name}_pci_0000_20_00_0")
     assert taken_over.uuid == theirs_uuid
+    assert "OWNER_NOVA" in taken_over.traits
     assert taken_over.parent_uuid == node.uuid("_NUMA0")
     assert node.held(consumer) == {theirs_uuid: {"VGPU": 1}}
 

@@ -104,11 +104,14 @@ def drifted(agent: AgentProcess, kind: str, *consumers: str) -> None:
     )
 
 
-def write_instances(path: Path, *lines: object) -> None:
-    """A file of instances that was written after anything that is judged by it."""
+def by_file(path: Path, healing: str, host: Host, **flavors: object) -> dict[str, object]:
+    """Options of an audit that heals by a file of instances, written after all it judges."""
+    owner = {"host": host.name, "project_id": "a-project", "user_id": "a-user"}
+    lines = ({"uuid": uuid, "flavor": flavor, **owner} for uuid, flavor in flavors.items())
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     later = time.time() + 60
     os.utime(path, (later, later))
+    return {**AUDIT, "instance_source": "file", "instance_file": path, healing: True}
 
 
 def test_guests_and_allocations_that_do_not_agree_are_reported(
@@ -147,16 +150,7 @@ def test_a_guest_that_is_gone_is_an_orphan_only_after_the_time_of_grace(
 def test_the_allocations_of_a_deleted_guest_are_deleted_and_a_stopped_guest_keeps_its_own(
     agent: AgentProcess, host: Host, placement: PlacementProcess, tmp_path: Path
 ) -> None:
-    instances = tmp_path / "instances"
-    write_instances(instances)
-    agent.configure(
-        compute_agent={
-            **AUDIT,
-            "instance_source": "file",
-            "instance_file": instances,
-            "heal_orphans": True,
-        }
-    )
+    agent.configure(compute_agent=by_file(tmp_path / "instances", "heal_orphans", host))
     stopped, deleted = host.define(), host.define()
     with running(agent):
         for guest in (stopped, deleted):
@@ -169,26 +163,9 @@ def test_the_allocations_of_a_deleted_guest_are_deleted_and_a_stopped_guest_keep
 def test_a_guest_without_allocations_gets_them_where_it_is(
     agent: AgentProcess, host: Host, placement: PlacementProcess, tmp_path: Path
 ) -> None:
-    instances = tmp_path / "instances"
     guest = host.define(on_cell(1))
-    write_instances(
-        instances,
-        {
-            "uuid": guest,
-            "host": host.name,
-            "project_id": "a-project",
-            "user_id": "a-user",
-            "flavor": FLAVOR,
-        },
-    )
-    agent.configure(
-        compute_agent={
-            **AUDIT,
-            "instance_source": "file",
-            "instance_file": instances,
-            "heal_missing": True,
-        }
-    )
+    healing = by_file(tmp_path / "instances", "heal_missing", host, **{guest: FLAVOR})
+    agent.configure(compute_agent=healing)
     with running(agent):
         eventually(lambda: agent.report() and held(placement, host, guest), "it is healed")
         assert held(placement, host, guest) == {"_NUMA1": ON_CELL}
@@ -254,27 +231,10 @@ def test_a_guest_without_allocations_gets_its_vgpu_on_the_gpu_that_it_has(
     mdev: str,
 ) -> None:
     guest = gpu_host.define(on_cell(1), devices=mediated_device(mdev))
-    instances = tmp_path / "instances"
-    write_instances(
-        instances,
-        {
-            "uuid": guest,
-            "host": gpu_host.name,
-            "project_id": "a-project",
-            "user_id": "a-user",
-            "flavor": {**FLAVOR, "extra_specs": {"resources:VGPU": "1"}},
-        },
-    )
+    flavors = {guest: {**FLAVOR, "extra_specs": {"resources:VGPU": "1"}}}
+    healing = by_file(tmp_path / "instances", "heal_missing", gpu_host, **flavors)
     agent = agent_on(gpu_host)
-    agent.configure(
-        devices={"enabled_mdev_types": "nvidia-222"},
-        compute_agent={
-            **AUDIT,
-            "instance_source": "file",
-            "instance_file": instances,
-            "heal_missing": True,
-        },
-    )
+    agent.configure(devices={"enabled_mdev_types": "nvidia-222"}, compute_agent=healing)
     with running(agent):
         eventually(lambda: agent.report() and held(placement, gpu_host, guest), "it is healed")
         assert held(placement, gpu_host, guest) == {

@@ -44,15 +44,6 @@ class TestIdentity:
         assert {p.name: p.uuid for p in content(host.update())} == before
         assert before[f"{NAME}_NUMA0"] == child_uuid(ROOT, "numa:0")
 
-    def test_a_provider_another_service_made_is_adopted_by_its_name(self) -> None:
-        host = Host(machine(), NESTED)
-        theirs = str(uuidlib.uuid4())
-        host.tree.new_child(f"{NAME}{GPU0}", ROOT, theirs, 7)
-        host.update()
-        assert host.provider(GPU0).uuid == theirs
-        assert host.parent_name(GPU0) == "_NUMA0"
-        assert "OWNER_NOVA" in host.provider(GPU0).traits
-
     def test_a_provider_named_otherwise_is_adopted_by_its_address_and_renamed(self) -> None:
         host = Host(machine(), NESTED)
         theirs = str(uuidlib.uuid4())
@@ -81,19 +72,6 @@ class TestIdentity:
         assert host.provider("_pci_0000_c4_00_0").uuid == uuid[0]
         assert host.parent_name("_pci_0000_c4_00_0") == "_NUMA1"
         assert not host.exists(GPU0)
-
-    def test_gpus_that_swap_their_slots_swap_their_names(self) -> None:
-        host = reported(machine(), NESTED)
-        before = [host.provider(GPU0).uuid, host.provider(GPU1).uuid]
-        first, second = host.driver.machine.gpus
-        host.change_machine(
-            gpus=(
-                replace(second, address=first.address, numa_node=first.numa_node),
-                replace(first, address=second.address, numa_node=second.numa_node),
-            )
-        )
-        host.update()
-        assert [host.provider(GPU1).uuid, host.provider(GPU0).uuid] == before
 
     def test_a_card_put_in_the_place_of_a_broken_one_takes_over_its_provider(self) -> None:
         host = reported(machine(gpus=1), NESTED)
@@ -143,18 +121,6 @@ class TestRatios:
 
 class TestHeld:
     """What disappears while somebody holds it."""
-
-    def test_a_device_somebody_holds_stays_all_of_it_reserved_until_it_is_released(self) -> None:
-        host = reported(machine(), NESTED)
-        host.holds({GPU0: {"VGPU": 3}})
-        without_gpu(host, 0)
-        host.update()
-        record = host.provider(GPU0).inventory["VGPU"]
-        assert (record["total"], record["reserved"]) == (3, 3)
-        assert MISSING in host.provider(GPU0).traits
-        host.driver.usage_source = lambda _uuid: {}
-        host.update()
-        assert not host.exists(GPU0)
 
     def test_a_missing_device_that_comes_back_is_given_out_again(self) -> None:
         host = Host(machine(), NESTED)
