@@ -2,16 +2,16 @@
 
 search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
 claims: claims at once; agent: what one agent costs; plans: what a guest gets of a host; scheduling:
-claims through running schedulers, from a call on the bus to the claim; month: what is refused in a
-month, also where room is made at night; room: which guests to move so that a request fits, and
-searches meanwhile; floors: claims and many hosts beside what the same costs when only the
-unavoidable is done.
+claims through running schedulers, from a call on the bus to the claim; growth: such a claim by
+hosts, consumers and schedulers; month: what is refused in a month, also where room is made at
+night; room: which guests to move so that a request fits, and searches meanwhile; floors: claims and
+many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims, floors and plans, which are run when none is named, and
-of scheduling are shown in one table at the end. With --quick that takes some three minutes: fewer
-rows, and little data. What the load of the machine may have turned is left open there ("needs a
-quiet machine"): times of the clock, absolute CPU, and ratios up to twice their bound. Counts and
-memory are judged as ever.
+of scheduling and growth are shown in one table at the end. With --quick that takes some three
+minutes: fewer rows, and little data. What the load of the machine may have turned is left open
+there ("needs a quiet machine"): times of the clock, absolute CPU, and ratios up to twice their
+bound. Counts and memory are judged as ever.
 
 The exit status is 1 where a row fails or could not be measured, otherwise 0.
 """
@@ -66,7 +66,9 @@ def main() -> None:
         metavar="DIR",
         help="search and reads: keep the loaded databases there for the next run",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="month: a drawing of it, in SVG")
+    parser.add_argument(
+        "--plot", type=Path, metavar="PATH", help="SVG: month a file, growth a folder"
+    )
     arguments = parser.parse_args()
     rows = [*SEARCH, *READS]
     if not selected_rows(rows, arguments.rows, arguments.quick):
@@ -146,6 +148,9 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
     "floors": run_floors,
     "plans": lambda _console, arguments: plans.rows(quick=arguments.quick),
     "scheduling": lambda _console, arguments: bus_claims.rows(quick=arguments.quick),
+    "growth": lambda _console, arguments: bus_claims.growth(
+        quick=arguments.quick, plots=arguments.plot
+    ),
 }
 """Benchmarks whose rows are shown in one table."""
 

@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.parts.drawing import drawing
 from compute_agent.fitting.cpus import without
 from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell, Core, Device, Host
@@ -263,15 +264,9 @@ def show(console: Console, quick: bool, plot: Path | None) -> bool:
 def _lines(before: Month, after: Month, days: int) -> str:
     """Return the refusals since the first day, in SVG."""
     sums = [list(accumulate(m.by_day[day] for day in range(days))) for m in (before, after)]
-    names = ("as it is", "#ff725c"), (f"{MOVES} moves a night", "#4269d0")
-    scale, shapes = 180 / max(1, *(own[-1] for own in sums)), []
-    for own, (name, color) in zip(sums, names, strict=True):
-        ends = [(60 + 480 * day / days, 210 - n * scale) for day, n in enumerate([0, *own])]
-        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in ends)
-        shapes.append(f'<polyline points="{points}" fill="none" stroke="{color}"/>')
-        place = f'x="546" y="{ends[-1][1] + 4 + 6 * (own[-1] < max(sums)[-1]):.0f}"'
-        shapes.append(f'<text {place} fill="{color}">{name}: {own[-1]}</text>')
-    shapes.append('<path d="M60,20V210H540" fill="none" stroke="#9498a0"/>')
-    shapes.append(f'<text x="60" y="230">refused since the first of {days} days</text>')
-    form = 'viewBox="0 0 720 240" font-family="sans-serif" font-size="13" style="background:white"'
-    return "\n".join((f'<svg xmlns="http://www.w3.org/2000/svg" {form}>', *shapes, "</svg>\n"))
+    names, most = ("as it is", f"{MOVES} moves a night"), max(1, *(own[-1] for own in sums))
+    lines = {
+        f"{name}: {own[-1]}": [(day / days, n / most) for day, n in enumerate([0, *own])]
+        for name, own in zip(names, sums, strict=True)
+    }
+    return drawing(lines, f"refused since the first of {days} days")
