@@ -283,7 +283,9 @@ class Scheduler:
                 if refusal is not None:
                     del held_claims[instance]
                     order_of_host.record_refusal(candidate, refusal)
-                    self._record_lost_claim(host, candidate, refusal, lost_claims)
+                    outcome: Outcome = "shortage" if refusal.resource_class else "race"
+                    loss = lost_claim(host.name, candidate, refusal)
+                    self._record_lost_claim(outcome, loss, lost_claims)
                     continue
                 others = self._take_back_if_crowded(members, instance, host, candidate, claims)
                 if not others:
@@ -291,7 +293,8 @@ class Scheduler:
                     LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
                     return PlacedInstance(host, candidate)
                 del held_claims[instance]
-                self._lost_to_the_group(host, others, lost_claims)
+                loss = lost_to_the_group(host.name, others)
+                self._record_lost_claim("group", loss, lost_claims)
                 break
         causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
         causes = causes.with_filter(found_hosts.plan_cause(refused, len(usable)))
@@ -319,16 +322,11 @@ class Scheduler:
             raise
 
     def _record_lost_claim(
-        self,
-        host: HostState,
-        candidate: Candidate,
-        refusal: NoCapacity,
-        lost_claims: list[LostClaim],
+        self, outcome: Outcome, lost_claim: LostClaim, lost_claims: list[LostClaim]
     ) -> None:
-        outcome: Outcome = "shortage" if refusal.resource_class else "race"
         self._observer.on_claim(outcome, again=bool(lost_claims))
-        lost_claims.append(lost_claim(host.name, candidate, refusal))
-        LOG.info("A claim on host %s was refused. %s", host.name, lost_claims[-1].sentence())
+        lost_claims.append(lost_claim)
+        LOG.info("A claim on host %s was lost. %s", lost_claim.host, lost_claim.sentence())
 
     def _take_back_if_crowded(
         self,
@@ -339,20 +337,11 @@ class Scheduler:
         claims: Claims,
     ) -> frozenset[str]:
         """Return the members of the server group for which a claim was taken back, if any."""
-        if not (members.are_kept_apart and claims.can_be_undone()):
-            return frozenset()
-        crowded_places = crowded_hosts(members, {instance: host})
-        if not crowded_places:
-            return frozenset()
-        claims.give_back({instance: candidate})
-        return crowded_places[0].others
-
-    def _lost_to_the_group(
-        self, host: HostState, others: frozenset[str], lost_claims: list[LostClaim]
-    ) -> None:
-        self._observer.on_claim("group", again=bool(lost_claims))
-        lost_claims.append(lost_to_the_group(host.name, others))
-        LOG.info("A claim on host %s was taken back. %s", host.name, lost_claims[-1].sentence())
+        if members.are_kept_apart and claims.can_be_undone():
+            for place in crowded_hosts(members, {instance: host}):
+                claims.give_back({instance: candidate})
+                return place.others
+        return frozenset()
 
     def _order(
         self,

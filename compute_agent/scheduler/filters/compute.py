@@ -144,7 +144,8 @@ class ImagePropertiesFilter(HostFilter):
         if architecture is None or not architecture_traits:
             return True
         suffix = architecture.upper().replace("-", "_")
-        return any(name.removeprefix(_prefix(name)) == suffix for name in architecture_traits)
+        wanted_traits = {f"{prefix}{suffix}" for prefix in _ARCHITECTURE_TRAITS}
+        return not wanted_traits.isdisjoint(architecture_traits)
 
     def _wanted_values(self, spec: RequestSpec) -> list[str | None]:
         properties = spec.image.properties
@@ -172,10 +173,6 @@ def _has_version(host: HostState, spec: RequestSpec) -> bool:
             "image property img_hv_requested_version", wanted_version, "such as >=7.0,<8.0"
         ) from error
     return bool(predicate.satisfied_by(".".join(map(str, numbers))))
-
-
-def _prefix(name: str) -> str:
-    return next(prefix for prefix in _ARCHITECTURE_TRAITS if name.startswith(prefix))
 
 
 class IsolatedHostsFilter(HostFilter):

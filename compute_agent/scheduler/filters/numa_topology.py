@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from compute_agent.fitting.announced import host_of
@@ -21,7 +21,6 @@ from compute_agent.request.guest_numa import (
     planned_guest,
     policies,
 )
-from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
@@ -109,11 +108,7 @@ def _cells(candidate: Candidate) -> dict[str, str]:
 def _is_apart(candidate: Candidate, host: HostState) -> bool:
     """Whether each node is on a cell of its own, with its pages below it."""
     cells = _cells(candidate)
-    return len(set(cells.values())) == len(cells) and _pages_below(candidate, host, cells)
-
-
-def _pages_below(candidate: Candidate, host: HostState, cells: Mapping[str, str]) -> bool:
-    return all(
+    return len(set(cells.values())) == len(cells) and all(
         cell in host.ancestry(provider)
         for suffix, cell in cells.items()
         for provider in candidate.mappings.get(suffix.replace("_NUMA", "_PAGES"), ())
@@ -133,27 +128,16 @@ class PciPassthroughFilter(HostFilter):
 
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that the aliases allow."""
-        return _with_near_devices(hosts, spec, self.options.pci_aliases)
+        for host in hosts:
+            near = tuple(c for c in host.candidates if self._is_near(c, host, spec))
+            if near or not host.candidates:
+                yield host._replace(candidates=near)
 
-
-def _with_near_devices(
-    hosts: Sequence[HostState], spec: RequestSpec, aliases: Mapping[str, PciAlias]
-) -> Iterator[HostState]:
-    for host in hosts:
-        near_candidates = tuple(
-            candidate for candidate in host.candidates if _is_near(candidate, host, spec, aliases)
-        )
-        if near_candidates or not host.candidates:
-            yield host._replace(candidates=near_candidates)
-
-
-def _is_near(
-    candidate: Candidate, host: HostState, spec: RequestSpec, aliases: Mapping[str, PciAlias]
-) -> bool:
-    classes = {
-        suffix: [name for uuid in uuids for name in candidate.allocations.get(uuid, ())]
-        for suffix, uuids in candidate.mappings.items()
-        if not GUEST_CELL_SUFFIX.fullmatch(suffix)
-    }
-    policy_of = policies(spec, aliases, classes)
-    return is_near(candidate, host.providers, policy_of)
+    def _is_near(self, candidate: Candidate, host: HostState, spec: RequestSpec) -> bool:
+        classes = {
+            suffix: [name for uuid in uuids for name in candidate.allocations.get(uuid, ())]
+            for suffix, uuids in candidate.mappings.items()
+            if not GUEST_CELL_SUFFIX.fullmatch(suffix)
+        }
+        policy_of = policies(spec, self.options.pci_aliases, classes)
+        return is_near(candidate, host.providers, policy_of)

@@ -15,7 +15,6 @@ from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.programs.kept_values import KeptValues
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
-from compute_agent.scheduler.fleet import aggregates
 from compute_agent.state.documents import FileUnusable, read_yaml
 
 if TYPE_CHECKING:
@@ -115,12 +114,7 @@ def _entries(path: str, content: Any) -> Iterator[Aggregate]:
         )
     for index, entry in enumerate(content):
         try:
-            yield Aggregate(
-                uuid=uuid_text("uuid", str(entry["uuid"])),
-                name=str(entry.get("name", "")),
-                hosts=frozenset(map(str, entry.get("hosts", ()))),
-                metadata={str(k): str(v) for k, v in entry.get("metadata", {}).items()},
-            )
+            yield _aggregate({**entry, "uuid": uuid_text("uuid", str(entry["uuid"]))})
         except (KeyError, TypeError, AttributeError, InvalidRequest) as error:
             raise InvalidConfiguration(
                 f"{path} (option [compute_scheduler]aggregate_source), aggregate {index}: {error}. "
@@ -211,7 +205,7 @@ def source_of(conf: cfg.ConfigOpts) -> AggregateSource:
         return FixedAggregates()
     if source_name == NOVA:
         return NovaAggregates(Service(conf, "nova", "Nova"))
-    return FixedAggregates(aggregates.load(source_name))
+    return FixedAggregates(load(source_name))
 
 
 def _aggregate(body: Mapping[str, Any]) -> Aggregate:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
@@ -214,12 +214,8 @@ class LifeCycle:
         }
         if not wanted_holdings:
             return False
-        refusal = self._placement.exchange(wanted_holdings)
-        if refusal is not None:
-            raise AllocationMoveFailed(
-                f"Releasing {', '.join(wanted_holdings)} was refused: placement answered: "
-                f"{refusal.detail}. Nothing was released; repeat it."
-            )
+        doing = f"Releasing {', '.join(wanted_holdings)}"
+        self._placement.write(doing, wanted_holdings, "Nothing was released; repeat it.")
         return True
 
     # -- delete ------------------------------------------------------------------------------
@@ -340,14 +336,9 @@ class LifeCycle:
         :raises AllocationMoveFailed: it was given back just now, or changed.
         """
         consumer_type = str(holding.record.get("consumer_type", spec.consumer_type))
-        refusal = self._placement.exchange(
-            {instance: WantedHolding(holding, holding.allocations, consumer_type)}
-        )
-        if refusal is not None:
-            raise AllocationMoveFailed(
-                f"Continuing the claim of {instance} was refused: placement answered: "
-                f"{refusal.detail}. Repeat the claim."
-            )
+        wanted_holdings = {instance: WantedHolding(holding, holding.allocations, consumer_type)}
+        doing = f"Continuing the claim of {instance}"
+        self._placement.write(doing, wanted_holdings, "Repeat the claim.")
 
     def _name(self, root: str) -> str:
         return self._placement.provider_names([root]).get(root, root)

@@ -125,12 +125,8 @@ class Attachments:
             )
         remaining_amounts = subtract(holding.allocations, resources)
         wanted_holdings = {instance: WantedHolding(holding, remaining_amounts, INSTANCE)}
-        refusal = self._placement.exchange(wanted_holdings)
-        if refusal is not None:
-            raise AllocationMoveFailed(
-                f"Undoing the attachment to {instance} was refused: placement answered: "
-                f"{refusal.detail}. Detach it again."
-            )
+        doing = f"Undoing the attachment to {instance}"
+        self._placement.write(doing, wanted_holdings, "Detach it again.")
 
 
 def _changed_meanwhile(doing: str, instance: str) -> AllocationMoveFailed:

@@ -83,10 +83,6 @@ class Exchange:
         """
         self._write(self._holdings(), self.sources, {})
 
-    def finish(self) -> None:
-        """Release what the guests left."""
-        self.client.release(self.keeper)
-
     def _holdings(self) -> dict[str, Holding]:
         return {guest: self.client.holding(guest) for guest in self.sources}
 
@@ -122,12 +118,8 @@ class Exchange:
         if left or keeper.allocations:
             project, user = (str(owner.get(name, "")) for name in ("project_id", "user_id"))
             wanted_holdings[self.keeper] = WantedHolding(keeper, left, MIGRATION, project, user)
-        refusal = self.client.exchange(wanted_holdings)
-        if refusal is not None:
-            raise AllocationMoveFailed(
-                f"Exchanging the places of {', '.join(holdings)} was refused: placement answered: "
-                f"{refusal.detail} Nothing was changed."
-            )
+        doing = f"Exchanging the places of {', '.join(holdings)}"
+        self.client.write(doing, wanted_holdings, "Nothing was changed.")
 
 
 _TREE: Final = object_of({"root": TEXT})
@@ -251,7 +243,8 @@ class CarriedPlan:
                 return False
             for at in range(len(moves)):
                 self._record_done(at, say)
-        exchange.finish()
+        # what the guests left
+        client.release(self._document["keeper"])
         self._path.unlink()
         return True
 

@@ -97,13 +97,19 @@ class Mover:
         :raises PlacementError: the instance holds its source as before, or does so again as soon
             as placement answers.
         """
-        return self._begun(
-            kind,
-            instance,
-            migration,
-            mappings or {},
-            lambda progress: self._begin(progress, spec, alternates=alternates),
-        )
+
+        def claim(progress: Progress) -> MoveStart:
+            move, own_spec = progress.move, replace(spec, instance=instance)
+            if kind is not MoveKind.COLD:
+                names = self._placement.provider_names([move.source_root]).values()
+                own_spec = replace(own_spec, ignore_hosts=own_spec.ignore_hosts | set(names))
+            claims = MoveClaims(self._placement, progress)
+            [selections] = self._scheduler.select_destinations(
+                own_spec, [instance], alternates=alternates, claims=claims
+            )
+            return MoveStart(progress.move, tuple(selections))
+
+        return self._begun(kind, instance, migration, mappings or {}, claim)
 
     def begin_at(self, instance: str, migration: str, candidate: Candidate) -> Move:
         """Claim a known destination for a live migration; see `begin`.
@@ -258,18 +264,6 @@ class Mover:
             user_id=str(holding.record.get("user_id", "")),
         )
 
-    def _begin(self, progress: Progress, spec: RequestSpec, *, alternates: bool) -> MoveStart:
-        move = progress.move
-        spec = replace(spec, instance=move.instance)
-        if move.kind is not MoveKind.COLD:
-            names = self._placement.provider_names([move.source_root])
-            spec = replace(spec, ignore_hosts=spec.ignore_hosts | set(names.values()))
-        claims = MoveClaims(self._placement, progress)
-        [selections] = self._scheduler.select_destinations(
-            spec, [move.instance], alternates=alternates, claims=claims
-        )
-        return MoveStart(progress.move, tuple(selections))
-
     def _undo(self, progress: Progress) -> None:
         """Give back after a failed begin; the failure itself goes on to the caller."""
         move = progress.move
@@ -325,8 +319,15 @@ class Mover:
         :param generation: of the instance when the step was written down; `None` for any.
         :raises MoveRefused: others have written the instance since.
         """
-        if generation is not None and step != "claim":
-            self._check_unchanged(move, generation)
+        if (
+            generation is not None
+            and step != "claim"
+            and _generation(self._placement.holding(move.instance)) != generation
+        ):
+            raise MoveRefused(
+                f"Completing a step of the move of {move.instance} was refused: it was completed, "
+                "or others have changed what the instance holds since."
+            )
         if step == "confirm":
             self._placement.release(move.migration)
         elif step == "return":
@@ -335,13 +336,6 @@ class Mover:
             self._restore(move)
         else:
             self._undo_begin(move, generation)
-
-    def _check_unchanged(self, move: Move, generation: int) -> None:
-        if _generation(self._placement.holding(move.instance)) != generation:
-            raise MoveRefused(
-                f"Completing a step of the move of {move.instance} was refused: it was completed, "
-                "or others have changed what the instance holds since."
-            )
 
     def _undo_begin(self, move: Move, generation: int | None = None) -> None:
         """Give back after a begin that failed or died, unless another writer went on from there.

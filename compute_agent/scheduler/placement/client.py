@@ -284,6 +284,18 @@ class PlacementClient:
         except errors.AllocationMoveFailed as error:
             return _refusal(error)
 
+    def write(self, doing: str, wanted_holdings: Mapping[str, WantedHolding], remedy: str) -> None:
+        """Let every consumer hold what is wanted, all or none.
+
+        :param doing: what it is for, and the remedy: sentences of the error.
+        :raises AllocationMoveFailed: there is no room for it, or one of them was changed since.
+        """
+        refusal = self.exchange(wanted_holdings)
+        if refusal is not None:
+            raise errors.AllocationMoveFailed(
+                f"{doing} was refused: placement answered: {refusal.detail} {remedy}"
+            )
+
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         """Return those of the providers `uuids` that other trees may use."""
         return frozenset(uuid for uuid in uuids if MISC_SHARES_VIA_AGGREGATE in self._traits(uuid))

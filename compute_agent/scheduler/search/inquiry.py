@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compute_agent.errors import PlacementTooOld
 from compute_agent.fitting.host import Host
@@ -33,6 +33,7 @@ from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
+@dataclass(slots=True, eq=False)
 class CandidateQueries:
     """The queries of one search, and what became of them.
 
@@ -40,20 +41,13 @@ class CandidateQueries:
     :param policy_of: how near the device of a group must be, by its suffix.
     """
 
-    def __init__(
-        self,
-        placement: PlacementClient,
-        request: CandidateRequest,
-        numa: GuestNuma,
-        policy_of: Mapping[str, str],
-    ) -> None:
-        self._placement = placement
-        self.request = request
-        self.numa = numa
-        self.policy_of = policy_of
-        self.causes: list[QueryCause] = []
-        self.notes: list[str] = []
-        self.microversion: Microversion = (0, 0)
+    placement: PlacementClient
+    request: CandidateRequest
+    numa: GuestNuma
+    policy_of: Mapping[str, str]
+    causes: list[QueryCause] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    microversion: Microversion = (0, 0)
 
     def shapes(self) -> tuple[LayoutQuery, ...]:
         """Return the shapes in which the request is asked at once.
@@ -64,10 +58,10 @@ class CandidateQueries:
 
     def ask(self, shape: LayoutQuery) -> AllocationCandidates:
         request = shape.request
-        is_extended = request.gains_by_extensions and self._placement.understands_extensions()
+        is_extended = request.gains_by_extensions and self.placement.understands_extensions()
         query = request.query(is_extended=is_extended)
         try:
-            body, self.microversion = self._placement.allocation_candidates(
+            body, self.microversion = self.placement.allocation_candidates(
                 request.parameters(is_extended=is_extended),
                 request.microversion,
                 is_extended=is_extended,

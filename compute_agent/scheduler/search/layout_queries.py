@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from compute_agent.fitting.guest import REQUIRED
 from compute_agent.provider_tree.trait_names import (
@@ -33,7 +32,6 @@ from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
 from compute_agent.scheduler.placement.candidates import AllocationCandidates, Candidate, ancestry
 
-NO_POLICIES: Mapping[str, str] = MappingProxyType({})
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 CELL_GROUP = "_NUMA0"
 """Group of the guest's first NUMA node, the only one of a guest that names no nodes."""
@@ -64,17 +62,13 @@ class LayoutQuery:
             if nested_roots:
                 candidates = [c for c in candidates if c.root not in nested_roots]
         else:
-            candidates = [c for c in candidates if _is_on_cells_of_its_own(c)]
+            # each node of the guest on a cell of its own
+            candidates = [c for c in candidates if len(set(c.guest_cells)) == len(c.guest_cells)]
         return AllocationCandidates(tuple(candidates), answer.providers, answer.returned_count)
 
 
-def _is_on_cells_of_its_own(candidate: Candidate) -> bool:
-    cells = candidate.guest_cells
-    return len(cells) == len(set(cells))
-
-
 def shapes(
-    request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str] = NO_POLICIES
+    request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str]
 ) -> tuple[LayoutQuery, ...]:
     """Return the shapes to ask at once: flat and nested, or the request alone if it has no CPUs.
 
@@ -129,7 +123,7 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
         names a guest NUMA node that there is not.
     """
     group = request.group(UNSUFFIXED)
-    rest = _beside_cells(group)
+    rest = {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
     to_cells, to_any, kept_traits = _sort_traits(group, rest)
     subtrees = set(request.same_subtree)
     added_groups: dict[str, RequestGroup] = {}
@@ -164,25 +158,11 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
             min(unknown_suffixes),
             f"a group, or a guest NUMA node from _NUMA0 to _NUMA{len(numa.nodes) - 1}",
         )
-    if len(numa.nodes) > 1 and _only_cells_could_serve(result, rest, numa):
-        cells = frozenset(f"_NUMA{index}" for index in range(len(numa.nodes)))
-        result = replace(result, isolate=cells)
-    return result
-
-
-def _beside_cells(group: RequestGroup) -> dict[str, int]:
-    return {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
-
-
-def _only_cells_could_serve(
-    request: CandidateRequest, rest: Mapping[str, int], numa: GuestNuma
-) -> bool:
-    """Whether nothing but the guest's nodes could be on a cell, so that isolating loses nothing."""
-    return request.groups.keys() <= _cell_groups(numa) | {UNSUFFIXED} and set(rest) <= {"DISK_GB"}
-
-
-def _cell_groups(numa: GuestNuma) -> set[str]:
-    return {f"{kind}{index}" for kind in ("_NUMA", "_PAGES") for index in range(len(numa.nodes))}
+    nodes = frozenset(f"_NUMA{index}" for index in range(len(numa.nodes)))
+    on_cells = {UNSUFFIXED, *nodes, *(f"_PAGES{index}" for index in range(len(numa.nodes)))}
+    # nothing but the guest's nodes could be on a cell, so isolating them loses nothing
+    are_alone = result.groups.keys() <= on_cells and rest.keys() <= {"DISK_GB"}
+    return replace(result, isolate=nodes) if len(nodes) > 1 and are_alone else result
 
 
 def on_target(request: CandidateRequest, root: str) -> CandidateRequest:

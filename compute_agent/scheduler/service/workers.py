@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 from compute_agent.daemon import signals
@@ -35,11 +36,6 @@ STOP_SECONDS = 60.0
 class _Worker:
     process: subprocess.Popen[bytes]
     since: float
-
-
-@dataclass(frozen=True, slots=True)
-class _EndedWorker:
-    worker: _Worker
 
 
 class Workers:
@@ -68,9 +64,8 @@ class Workers:
         self._variables = variables or {}
         self._on_end = on_end
         self._clock = clock
-        self._events: queue.SimpleQueue[_EndedWorker | Notice | signal.Signals] = (
-            queue.SimpleQueue()
-        )
+        # a worker: that it has ended
+        self._events: queue.SimpleQueue[_Worker | Notice | signal.Signals] = queue.SimpleQueue()
         self._running_workers: list[_Worker] = []
         self._notices = NoticeSocket()
         self._ready: set[int] = set()
@@ -80,13 +75,9 @@ class Workers:
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return 0, or the status of a worker that cannot work."""
-
-        def forward(number: signal.Signals) -> Callable[[], None]:
-            return lambda: self._events.put(number)
-
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
         threading.Thread(target=self._hear, name="notices", daemon=True).start()
-        with signals.handle({number: forward(number) for number in numbers}):
+        with signals.handle({n: partial(self._events.put, n) for n in numbers}):
             try:
                 for _ in range(self._count):
                     self._start()
@@ -97,8 +88,8 @@ class Workers:
     def _look_after(self) -> int:
         while True:
             event = self._events.get()
-            if isinstance(event, _EndedWorker):
-                status = self._handle_end(event.worker)
+            if isinstance(event, _Worker):
+                status = self._handle_end(event)
                 if status is not None:
                     return status
             elif isinstance(event, Notice):
@@ -176,7 +167,7 @@ class Workers:
 
     def _wait_for(self, worker: _Worker) -> None:
         worker.process.wait()
-        self._events.put(_EndedWorker(worker))
+        self._events.put(worker)
 
     def _stop(self) -> None:
         self._manager.stopping()
