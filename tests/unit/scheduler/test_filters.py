@@ -64,177 +64,118 @@ GROUP = InstanceGroup(members=frozenset({"m1", "m2"}))
 ANTI = replace(GROUP, policy="anti-affinity")
 
 
-@pytest.mark.parametrize(
-    ("name", "one", "asked", "expected"),
-    [
-        ("ComputeFilter", host(), spec(), True),
-        ("ComputeFilter", host("COMPUTE_STATUS_DISABLED"), spec(), False),
-        ("ComputeFilter", host(announced={"enabled": False}), spec(), False),
-        ("ComputeFilter", host(alive=False), spec(), False),
-        ("ComputeCapabilitiesFilter", host(), spec({"capabilities:kind": "a"}), False),
+RUNS_KVM = host(announced={"supported_instances": [["x86_64", "kvm", "hvm"]]})
+WITH_M1 = host(instances=frozenset({"m1"}))
+WANTS_SSD = spec({"aggregate_instance_extra_specs:ssd": "true"})
+WINDOWS = spec(properties={"os_distro": "windows"})
+AARCH64 = spec(properties={"hw_architecture": "aarch64"})
+ADDRESSED = host(announced={"host_ip": "192.0.2.9"})
+CASES = {
+    "ComputeFilter": [
+        (host(), spec(), True),
+        (host("COMPUTE_STATUS_DISABLED"), spec(), False),
+        (host(announced={"enabled": False}), spec(), False),
+        (host(alive=False), spec(), False),
+    ],
+    "ComputeCapabilitiesFilter": [
+        (host(), spec({"capabilities:kind": "a"}), False),
         (
-            "ComputeCapabilitiesFilter",
             host(announced={"hypervisor": {"kind": "qemu"}}),
             spec({"capabilities:hypervisor:kind": "<or> kvm <or> qemu"}),
             True,
         ),
-        ("ComputeCapabilitiesFilter", host(), spec({"vcpus_total": ">= 8"}), True),
-        ("ComputeCapabilitiesFilter", host(), spec({"vcpus_total": ">= 9"}), False),
-        ("ComputeCapabilitiesFilter", host(), spec({"hw:numa_nodes": "1"}), True),
-        ("ComputeCapabilitiesFilter", host(), spec({"group_policy": "none"}), True),
+        (host(), spec({"vcpus_total": ">= 8"}), True),
+        (host(), spec({"vcpus_total": ">= 9"}), False),
+        (host(), spec({"hw:numa_nodes": "1"}), True),
+        (host(), spec({"group_policy": "none"}), True),
+    ],
+    "ImagePropertiesFilter": [
+        (host("HW_ARCH_X86_64"), AARCH64, False),
+        (host("HW_ARCH_X86_64", "COMPUTE_ARCH_AARCH64"), AARCH64, True),
+        (host(), spec(properties={"hw_architecture": "a"}), True),
+        (RUNS_KVM, spec(properties={"img_hv_type": "xen"}), False),
+        (RUNS_KVM, spec(properties={"img_hv_type": "kvm", "hw_vm_mode": "hvm"}), True),
+    ],
+    "ServerGroupAntiAffinityFilter": [
+        (host(), spec(instance_group=ANTI), True),
+        (WITH_M1, spec(instance_group=ANTI), False),
+        (WITH_M1, spec(instance_group=replace(ANTI, rules={"max_server_per_host": 2})), True),
+        (WITH_M1, spec(instance_group=replace(GROUP, policy="soft-anti-affinity")), True),
+    ],
+    "ServerGroupAffinityFilter": [
+        (host(), spec(instance_group=InstanceGroup("affinity", hosts=frozenset({"other"}))), False),
+        (host(), spec(instance_group=InstanceGroup("affinity")), True),
+    ],
+    "AllHostsFilter": [
+        (host("COMPUTE_STATUS_DISABLED", alive=False), spec(), True),
+    ],
+    "SameHostFilter": [
+        (host(), hinted(same_host="m1"), False),
+        (WITH_M1, hinted(same_host="m1 m2"), True),
+        (host(), spec(), True),
+    ],
+    "DifferentHostFilter": [
+        (WITH_M1, hinted(different_host="m1"), False),
+        (host(), hinted(different_host="m1"), True),
+    ],
+    "SimpleCIDRAffinityFilter": [
+        (ADDRESSED, hinted(build_near_host_ip="192.0.2.1", cidr="/29"), False),
+        (ADDRESSED, hinted(build_near_host_ip="192.0.2.1"), True),
+    ],
+    "NumInstancesFilter": [
+        (host(announced={"instances": 50}), spec(), False),
+        (host(announced={"instances": 49}), spec(), True),
+        (host(), spec(), True),
+    ],
+    "IoOpsFilter": [
+        (host(announced={"io_ops": 8}), spec(), False),
+        (host(announced={"io_ops": 7}), spec(), True),
+    ],
+    "AggregateNumInstancesFilter": [
+        (host(announced={"instances": 3}, metadata={"max_instances_per_host": "3"}), spec(), False),
+    ],
+    "AggregateIoOpsFilter": [
+        (host(announced={"io_ops": 9}, metadata={"max_io_ops_per_host": "10"}), spec(), True),
+        (host(announced={"io_ops": 7}, metadata={"max_io_ops_per_host": "\u00b2"}), spec(), True),
         (
-            "ImagePropertiesFilter",
-            host("HW_ARCH_X86_64"),
-            spec(properties={"hw_architecture": "aarch64"}),
-            False,
-        ),
-        (
-            "ImagePropertiesFilter",
-            host("HW_ARCH_X86_64", "COMPUTE_ARCH_AARCH64"),
-            spec(properties={"hw_architecture": "aarch64"}),
-            True,
-        ),
-        ("ImagePropertiesFilter", host(), spec(properties={"hw_architecture": "a"}), True),
-        (
-            "ImagePropertiesFilter",
-            host(announced={"supported_instances": [["x86_64", "kvm", "hvm"]]}),
-            spec(properties={"img_hv_type": "xen"}),
-            False,
-        ),
-        (
-            "ImagePropertiesFilter",
-            host(announced={"supported_instances": [["x86_64", "kvm", "hvm"]]}),
-            spec(properties={"img_hv_type": "kvm", "hw_vm_mode": "hvm"}),
-            True,
-        ),
-        ("ServerGroupAntiAffinityFilter", host(), spec(instance_group=ANTI), True),
-        (
-            "ServerGroupAntiAffinityFilter",
-            host(instances=frozenset({"m1"})),
-            spec(instance_group=ANTI),
-            False,
-        ),
-        (
-            "ServerGroupAntiAffinityFilter",
-            host(instances=frozenset({"m1"})),
-            spec(instance_group=replace(ANTI, rules={"max_server_per_host": 2})),
-            True,
-        ),
-        (
-            "ServerGroupAntiAffinityFilter",
-            host(instances=frozenset({"m1"})),
-            spec(instance_group=replace(GROUP, policy="soft-anti-affinity")),
-            True,
-        ),
-        (
-            "ServerGroupAffinityFilter",
-            host(),
-            spec(instance_group=InstanceGroup("affinity", hosts=frozenset({"other"}))),
-            False,
-        ),
-        ("ServerGroupAffinityFilter", host(), spec(instance_group=InstanceGroup("affinity")), True),
-        ("AllHostsFilter", host("COMPUTE_STATUS_DISABLED", alive=False), spec(), True),
-        ("SameHostFilter", host(), hinted(same_host="m1"), False),
-        ("SameHostFilter", host(instances=frozenset({"m1"})), hinted(same_host="m1 m2"), True),
-        ("SameHostFilter", host(), spec(), True),
-        (
-            "DifferentHostFilter",
-            host(instances=frozenset({"m1"})),
-            hinted(different_host="m1"),
-            False,
-        ),
-        ("DifferentHostFilter", host(), hinted(different_host="m1"), True),
-        (
-            "SimpleCIDRAffinityFilter",
-            host(announced={"host_ip": "192.0.2.9"}),
-            hinted(build_near_host_ip="192.0.2.1", cidr="/29"),
-            False,
-        ),
-        (
-            "SimpleCIDRAffinityFilter",
-            host(announced={"host_ip": "192.0.2.9"}),
-            hinted(build_near_host_ip="192.0.2.1"),
-            True,
-        ),
-        ("NumInstancesFilter", host(announced={"instances": 50}), spec(), False),
-        ("NumInstancesFilter", host(announced={"instances": 49}), spec(), True),
-        ("NumInstancesFilter", host(), spec(), True),
-        ("IoOpsFilter", host(announced={"io_ops": 8}), spec(), False),
-        ("IoOpsFilter", host(announced={"io_ops": 7}), spec(), True),
-        (
-            "AggregateNumInstancesFilter",
-            host(announced={"instances": 3}, metadata={"max_instances_per_host": "3"}),
-            spec(),
-            False,
-        ),
-        (
-            "AggregateIoOpsFilter",
-            host(announced={"io_ops": 9}, metadata={"max_io_ops_per_host": "10"}),
-            spec(),
-            True,
-        ),
-        (
-            "AggregateIoOpsFilter",
-            host(announced={"io_ops": 7}, metadata={"max_io_ops_per_host": "\u00b2"}),
-            spec(),
-            True,
-        ),
-        (
-            "AggregateIoOpsFilter",
             host(announced={"io_ops": 9}, metadata={"max_io_ops_per_host": "9999999999"}),
             spec(),
             True,
         ),
+    ],
+    "AggregateInstanceExtraSpecsFilter": [
+        (host(metadata={"ssd": "true"}), WANTS_SSD, True),
+        (host(), WANTS_SSD, False),
+    ],
+    "AggregateImagePropertiesIsolation": [
+        (host(metadata={"os_distro": "debian"}), WINDOWS, False),
+        (host(metadata={"os_distro": "debian,windows"}), WINDOWS, True),
+    ],
+    "AggregateMultiTenancyIsolation": [
+        (host(metadata={"filter_tenant_id": "somebody, else"}), spec(), False),
+        (host(metadata={"filter_tenant_id1": "project"}), spec(), True),
+    ],
+    "AggregateTypeAffinityFilter": [
         (
-            "AggregateInstanceExtraSpecsFilter",
-            host(metadata={"ssd": "true"}),
-            spec({"aggregate_instance_extra_specs:ssd": "true"}),
-            True,
-        ),
-        (
-            "AggregateInstanceExtraSpecsFilter",
-            host(),
-            spec({"aggregate_instance_extra_specs:ssd": "true"}),
-            False,
-        ),
-        (
-            "AggregateImagePropertiesIsolation",
-            host(metadata={"os_distro": "debian"}),
-            spec(properties={"os_distro": "windows"}),
-            False,
-        ),
-        (
-            "AggregateImagePropertiesIsolation",
-            host(metadata={"os_distro": "debian,windows"}),
-            spec(properties={"os_distro": "windows"}),
-            True,
-        ),
-        (
-            "AggregateMultiTenancyIsolation",
-            host(metadata={"filter_tenant_id": "somebody, else"}),
-            spec(),
-            False,
-        ),
-        (
-            "AggregateMultiTenancyIsolation",
-            host(metadata={"filter_tenant_id1": "project"}),
-            spec(),
-            True,
-        ),
-        (
-            "AggregateTypeAffinityFilter",
             host(metadata={"instance_type": "m1,m2"}),
             replace(spec(), flavor=Flavor(name="m3")),
             False,
         ),
-        ("JsonFilter", host(), hinted(query='["=","$host","host"]'.replace(" ", "")), True),
+    ],
+    "JsonFilter": [
+        (host(), hinted(query='["=","$host","host"]'.replace(" ", "")), True),
         (
-            "JsonFilter",
             host(),
             hinted(query='["and",[">=","$free_ram_mb",4096],["not",["=","$host","host"]]]'),
             False,
         ),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "asked", "expected"),
+    [(name, *case) for name, cases in CASES.items() for case in cases],
 )
 def test_a_filter_passes_just_the_hosts_it_is_for(
     name: str, one: HostState, asked: RequestSpec, expected: bool
