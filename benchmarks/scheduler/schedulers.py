@@ -24,8 +24,6 @@ from tests.fixtures.rabbitmq import RabbitMq
 
 CLIENTS: Final = 8
 _START_SECONDS: Final = 300.0
-_STOP_SECONDS: Final = 60.0
-_ANSWER_SECONDS: Final = 120.0
 _NUMBERS: Final = itertools.count()
 _NAME: Final = "scheduling-{:06}"
 
@@ -83,7 +81,6 @@ class Schedulers:
     directory: Path
     count: int
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _configs: list[Path] = field(default_factory=list)
 
     @contextlib.contextmanager
     def start(self, roots: Sequence[str]) -> Iterator["Schedulers"]:
@@ -100,14 +97,14 @@ class Schedulers:
             for process in self._processes.values():
                 process.terminate()
             for process in self._processes.values():
-                process.wait(_STOP_SECONDS)
+                process.wait(60)
 
     def measure(self, seconds: float) -> Round:
         """Claim for so long, several clients at once, each the next when it has an answer."""
         latencies: list[float] = []
         failures: list[str] = []
         with self._bus() as bus, ThreadPoolExecutor(CLIENTS) as pool:
-            client = SchedulerClient(bus, timeout=_ANSWER_SECONDS)
+            client = SchedulerClient(bus, timeout=120.0)
             # connections are opened, and layouts of hosts looked at
             list(pool.map(lambda _: _claim(client), range(CLIENTS)))
             cpu = self._cpu()
@@ -144,7 +141,6 @@ class Schedulers:
             self._processes[name] = subprocess.Popen(
                 [*command, str(config), "serve"], stdout=output, stderr=output, env=os.environ
             )
-        self._configs.append(config)
 
     def _announce(self, roots: Sequence[str]) -> None:
         import oslo_messaging
@@ -171,7 +167,7 @@ class Schedulers:
     @contextlib.contextmanager
     def _bus(self) -> Iterator[Any]:
         bus = message_bus.open_transport(
-            agent_conf.new_config([f"--config-file={self._configs[0]}"])
+            agent_conf.new_config([f"--config-file={self.directory}/scheduler0/scheduler.conf"])
         )
         try:
             yield bus

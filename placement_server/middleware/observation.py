@@ -126,7 +126,14 @@ class _Context(context.RequestContext):  # type: ignore[misc]
         }
 
 
-_LOGGING_VALUES: Final = context.RequestContext(overwrite=False).get_logging_values()
+class _LooseContext(context.RequestContext):  # type: ignore[misc]
+    """A context that this thread does not keep: its lines would all have a request id."""
+
+    def update_store(self) -> None:
+        """Leave the thread as it is."""
+
+
+_LOGGING_VALUES: Final = _LooseContext().get_logging_values()
 
 
 class _LikeRecord(threading.local):
