@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.provider_tree.trait_names import HW_PCI_LIVE_MIGRATABLE
@@ -26,8 +25,7 @@ _DEVICE_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PciAlias:
+class PciAlias(NamedTuple):
     """The meaning of an alias: one device of this class with these traits.
 
     `device_types`: those of which it is, as agents mark them: PCI, PF, VF or VDPA.

@@ -13,7 +13,6 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,7 +233,7 @@ class DevRun:
             )
             self._show(Text(f"Released {named_consumers}"))
             tree = self._tree(connection, root)
-            self._console.print(drawing(tree, replace(self._form, only_used=True)))
+            self._console.print(drawing(tree, self._form._replace(only_used=True)))
             while not self._options.once and len(guests) < _GUESTS:
                 guests.append(str(uuid.uuid4()))
                 bus.scheduler.select_destinations(_spec(small_sample), guests[-1:])
@@ -278,7 +277,7 @@ class DevRun:
         )
         print_claim(claim_document(claim, bus.placement), self._console)
         self._console.print()
-        form = replace(self._form, only_used=True, traits=False, tables=used_providers)
+        form = self._form._replace(only_used=True, traits=False, tables=used_providers)
         self._console.print(drawing(providers, form))
         return root
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TreeForm:
+class TreeForm(NamedTuple):
     """The parts of a tree that are shown.
 
     :ivar full: every provider with a table of its inventories, its traits and aggregates.

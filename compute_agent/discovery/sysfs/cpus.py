@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
@@ -32,8 +32,7 @@ _ADDRESS_BITS = re.compile(r"([0-9]+) bits physical")
 _CPU_DIRECTORY = re.compile(r"cpu(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Cpus:
+class Cpus(NamedTuple):
     """Everything about CPUs that needs no NUMA cell."""
 
     cpus: tuple[Cpu, ...]

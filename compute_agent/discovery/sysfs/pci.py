@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import (
@@ -51,8 +52,7 @@ INFINIBAND = "0207"
 """First digits of the class code: network controller, and kinds of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PciFunction:
+class PciFunction(NamedTuple):
     """A function and the names in its directory, by which other finders know where to look."""
 
     device: PciDevice
@@ -226,7 +226,7 @@ def _with_vfs(
                 " be read; VF left out"
             )
     device = replace(function.device, vfs=tuple(vfs.values()))
-    return replace(function, device=device, vf_numbers=tuple(vfs))
+    return function._replace(device=device, vf_numbers=tuple(vfs))
 
 
 def network_kind(class_code: str) -> str | None:
