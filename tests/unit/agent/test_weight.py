@@ -38,9 +38,23 @@ def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
     assert found["seconds"] <= 1.5
 
 
-def test_the_bus_does_without_eventlet():
-    found = probed(
-        "compute_agent.daemon.message_bus as bus; bus.use_threads(); import oslo_messaging"
-    )
-    assert "oslo_service" in found["modules"]
-    assert "eventlet" not in found["modules"]
+@pytest.mark.parametrize(
+    ("loading", "loaded", "hidden"),
+    [
+        (
+            "compute_agent.daemon.message_bus as bus; bus.use_threads(); import oslo_messaging",
+            "oslo_service",
+            "eventlet",
+        ),
+        (
+            "compute_agent.cmd.agent.main as main\nfrom compute_agent import extras\n"
+            "with extras.without(*main.UNUSED): import requests",
+            "requests",
+            "charset_normalizer",
+        ),
+    ],
+)
+def test_libraries_do_without_what_nobody_uses(loading, loaded, hidden):
+    modules = probed(loading)["modules"]
+    assert loaded in modules
+    assert hidden not in modules
