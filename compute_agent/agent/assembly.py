@@ -11,7 +11,6 @@ from compute_agent import errors
 from compute_agent.agent.change_follower import WAIT, ChangeFollower
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.host_view import CellPolicy, HostNetworks
-from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
@@ -96,13 +95,12 @@ class AgentParts(NamedTuple):
 
     def claims(self, tracker: ResourceTracker) -> ClaimBook:
         """Return the claims on the nodes of a tracker."""
-        self_claims = self.conf.compute_agent.legacy_self_claim == "auto"
         return ClaimBook(
             tracker,
             self.report,
             self.driver,
             self.ledger,
-            self_claim=LegacyAllocator(self.report) if self_claims else None,
+            self_claim=self.conf.compute_agent.legacy_self_claim == "auto",
             policy=cell_policy(self.conf),
             on_undecided=self.board.count_undecided_claim,
         )

@@ -22,7 +22,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.claims import comparison
+from compute_agent.claims import comparison, legacy_allocation
 from compute_agent.claims import guests as running_guests
 from compute_agent.claims.checks import (
     ClaimRequest,
@@ -35,7 +35,7 @@ from compute_agent.claims.checks import (
 )
 from compute_agent.claims.host_cells import cells_of, device_places
 from compute_agent.claims.host_view import CellPolicy, NodeSituation, host_of, occupied
-from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
+from compute_agent.claims.legacy_allocation import InstanceHolding
 from compute_agent.claims.running import RunningClaims
 from compute_agent.claims.units import units_of
 from compute_agent.fitting.announced import document
@@ -59,7 +59,7 @@ LOG = logging.getLogger(__name__)
 class ClaimBook:
     """The claims on all nodes of this agent. Safe for several threads.
 
-    :ivar self_claim: allocates where no scheduler did; None: such an instance is refused.
+    :ivar self_claim: allocate where no scheduler did; otherwise such an instance is refused.
     :ivar policy: how cells are chosen, and the networks they are near.
     :ivar on_undecided: called when a claim is refused since its fit was not decided.
     """
@@ -69,7 +69,7 @@ class ClaimBook:
     driver: ComputeDriver
     ledger: Ledger
     _: KW_ONLY
-    self_claim: LegacyAllocator | None = None
+    self_claim: bool = False
     policy: CellPolicy = field(default_factory=CellPolicy)
     on_undecided: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.time
@@ -129,8 +129,8 @@ class ClaimBook:
                 if isinstance(error, errors.FitUndecided):
                     LOG.warning("%s", error)
                     self.on_undecided()
-                if allocation.by_host and self.self_claim is not None:
-                    self.self_claim.take_back(request.instance)
+                if allocation.by_host:
+                    legacy_allocation.take_back(self.report, request.instance)
                 raise
 
     def drop(self, consumer: str) -> bool:
@@ -282,8 +282,8 @@ class ClaimBook:
         consumer = request.instance
         record = self.report.placement.allocations.get_allocs_for_consumer(consumer)
         allocation = InstanceHolding(of_record(record))
-        if not allocation.amounts and self.self_claim is not None:
-            allocation = self.self_claim.allocate(request, tree, root)
+        if not allocation.amounts and self.self_claim:
+            allocation = legacy_allocation.allocate(self.report, request, tree, root)
         if not allocation.amounts:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "

@@ -42,64 +42,61 @@ class InstanceHolding(NamedTuple):
     by_host: bool = False
 
 
-class LegacyAllocator:
-    """Allocates for instances that come without an allocation."""
+def allocate(
+    report: ReportClient, request: ClaimRequest, tree: ProviderTree, root: str
+) -> InstanceHolding:
+    """Allocate for an instance, unless another caller was faster.
 
-    def __init__(self, report: ReportClient) -> None:
-        self._report = report
-
-    def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> InstanceHolding:
-        """Allocate for an instance, unless another caller was faster.
-
-        :raises ComputeResourcesUnavailable: the request does not name what is needed, or there is
-            not enough.
-        :raises InvalidInput: the flavor cannot be read.
-        :raises PlacementError: placement could not be asked, or refused.
-        """
-        amounts = request.amounts or _on_root(request.instance, needs_of(request), tree, root)
-        if not amounts:
-            raise errors.ComputeResourcesUnavailable(
-                f"Placement holds no allocation for {request.instance}, and the request names "
-                "neither allocations nor a flavor that this host could give something of. Send "
-                "one of them, or let the scheduler claim."
-            )
-        try:
-            shortage = self._report.placement.allocations.claim_resources(
-                request.instance,
-                {"allocations": as_request(amounts)},
-                request.project,
-                request.user,
-                min(self._report.connect().maximum, CONSUMER_TYPE),
-            )
-        except errors.HoldsAnother as error:
-            # the scheduler was late; what it claimed counts
-            return InstanceHolding(of_record(error.record))
-        if shortage is not None:
-            raise errors.ComputeResourcesUnavailable(
-                f"There is not enough for {request.instance}, which came without an allocation: "
-                f"{shortage.detail}"
-            )
-        LOG.info(
-            "Instance %s came without an allocation of a scheduler: this host allocated %s.",
-            request.instance,
-            amounts,
+    :raises ComputeResourcesUnavailable: the request does not name what is needed, or there is
+        not enough.
+    :raises InvalidInput: the flavor cannot be read.
+    :raises PlacementError: placement could not be asked, or refused.
+    """
+    amounts = request.amounts or _on_root(request.instance, needs_of(request), tree, root)
+    if not amounts:
+        raise errors.ComputeResourcesUnavailable(
+            f"Placement holds no allocation for {request.instance}, and the request names "
+            "neither allocations nor a flavor that this host could give something of. Send "
+            "one of them, or let the scheduler claim."
         )
-        return InstanceHolding(amounts, by_host=True)
+    try:
+        shortage = report.placement.allocations.claim_resources(
+            request.instance,
+            {"allocations": as_request(amounts)},
+            request.project,
+            request.user,
+            min(report.connect().maximum, CONSUMER_TYPE),
+        )
+    except errors.HoldsAnother as error:
+        # the scheduler was late; what it claimed counts
+        return InstanceHolding(of_record(error.record))
+    if shortage is not None:
+        raise errors.ComputeResourcesUnavailable(
+            f"There is not enough for {request.instance}, which came without an allocation: "
+            f"{shortage.detail}"
+        )
+    LOG.info(
+        "Instance %s came without an allocation of a scheduler: this host allocated %s.",
+        request.instance,
+        amounts,
+    )
+    return InstanceHolding(amounts, by_host=True)
 
-    def take_back(self, instance: str) -> None:
-        """Remove what was allocated for an instance that the host cannot take after all.
 
-        Otherwise no other host could take it either: it would hold something of this one.
-        """
-        try:
-            self._report.placement.allocations.delete_allocation(instance)
-        except errors.PlacementError as error:
-            LOG.error(
-                "Instance %s is refused, and what this host allocated for it could not be removed: "
-                "%s. Release it with `compute-scheduler release`.",
-                instance,
-                error,
-            )
+def take_back(report: ReportClient, instance: str) -> None:
+    """Remove what was allocated for an instance that the host cannot take after all.
+
+    Otherwise no other host could take it either: it would hold something of this one.
+    """
+    try:
+        report.placement.allocations.delete_allocation(instance)
+    except errors.PlacementError as error:
+        LOG.error(
+            "Instance %s is refused, and what this host allocated for it could not be removed: "
+            "%s. Release it with `compute-scheduler release`.",
+            instance,
+            error,
+        )
 
 
 def needs_of(request: ClaimRequest) -> Mapping[str, int]:

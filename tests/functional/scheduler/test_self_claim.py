@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent.claims.checks import ClaimRequest
-from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
+from compute_agent.claims.legacy_allocation import InstanceHolding, allocate
 from compute_agent.errors import ComputeResourcesUnavailable
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
@@ -27,19 +27,19 @@ def test_a_flavor_is_allocated_on_the_root_once_and_not_beyond_what_there_is(wor
     tree = ProviderTree()
     tree.new_root("a", root)
     tree.update_inventory(root, {"VCPU": {"total": 4}})
-    claims = LegacyAllocator(ReportClient(world.transport))
+    report = ReportClient(world.transport)
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
 
     def needing(instance: str) -> ClaimRequest:
         needs = {"VCPU": 3, "DISK_GB": 5}
         return ClaimRequest(instance, needs=needs, project="p", user="u")
 
-    assert claims.allocate(needing(first), tree, root).amounts == {root: {"VCPU": 3}}
+    assert allocate(report, needing(first), tree, root).amounts == {root: {"VCPU": 3}}
     assert world.held(first) == {"a": {"VCPU": 3}}
     assert world.type_of(first) == "INSTANCE"
-    assert claims.allocate(needing(first), tree, root).amounts == {root: {"VCPU": 3}}
+    assert allocate(report, needing(first), tree, root).amounts == {root: {"VCPU": 3}}
     with pytest.raises(ComputeResourcesUnavailable, match="not enough for"):
-        claims.allocate(needing(second), tree, root)
+        allocate(report, needing(second), tree, root)
     assert world.used() == {"a": {"VCPU": 3}}
 
 
@@ -57,5 +57,5 @@ def test_what_a_scheduler_claimed_meanwhile_counts(world: World) -> None:
     }
     world.call("PUT", f"/allocations/{instance}", body)
     request = ClaimRequest(instance, {root: {"VCPU": 2}}, project="p", user="u")
-    held = LegacyAllocator(ReportClient(world.transport)).allocate(request, tree, root)
+    held = allocate(ReportClient(world.transport), request, tree, root)
     assert held == InstanceHolding({root: {"VCPU": 1}}, by_host=False)

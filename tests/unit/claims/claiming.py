@@ -13,7 +13,6 @@ from compute_agent.agent import claim_messages
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.host_view import CellPolicy
-from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.discovery.facts import HugePages
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.placement.responses import NoCapacity
@@ -123,7 +122,7 @@ class Host:
 
     def claims_by_itself(self) -> None:
         """From now on allocate where no scheduler did."""
-        self.book.self_claim = LegacyAllocator(self.report)
+        self.book.self_claim = True
 
     def provider(self, resource_class: str, name: str = "") -> str:
         """Return the first provider that counts a class and whose name ends so."""
