@@ -16,14 +16,24 @@ GPU0 = "00000000-0000-4000-8000-000000000002"
 GPU1 = "00000000-0000-4000-8000-000000000003"
 POOL = "00000000-0000-4000-8000-00000000000f"
 ELSEWHERE = "00000000-0000-4000-8000-0000000000ff"
+NIC = "00000000-0000-4000-8000-000000000009"
+NIC2 = "00000000-0000-4000-8000-00000000000a"
+PLACES = {
+    "root": ROOT,
+    "gpu0": GPU0,
+    "gpu1": GPU1,
+    "nic": NIC,
+    "nic2": NIC2,
+    "pool": POOL,
+    "elsewhere": ELSEWHERE,
+}
+NIC_CLASS = "CUSTOM_PCI_8086_1889"
 
 
-def record(**allocations) -> dict:
+def record(**allocations: dict[str, int]) -> dict:
     return {
         "allocations": {
-            {"root": ROOT, "gpu0": GPU0, "gpu1": GPU1, "pool": POOL, "elsewhere": ELSEWHERE}[
-                place
-            ]: {"generation": 7, "resources": resources}
+            PLACES[place]: {"generation": 7, "resources": resources}
             for place, resources in allocations.items()
         },
         "project_id": "p",
@@ -32,25 +42,27 @@ def record(**allocations) -> dict:
     }
 
 
-def flat() -> ProviderTree:
-    """root: VCPU 8, VGPU 4, beside it a storage pool."""
+def tree(**totals: dict[str, int]) -> ProviderTree:
+    """Return a root, devices below it with these totals, and a storage pool beside it."""
     tree = ProviderTree()
     tree.new_root("host", ROOT, 1)
-    tree.update_inventory(ROOT, {"VCPU": {"total": 8}, "VGPU": {"total": 4}})
+    for place, classes in totals.items():
+        if place != "root":
+            tree.new_child(f"host_{place}", ROOT, PLACES[place])
+        inventory = {resource_class: {"total": total} for resource_class, total in classes.items()}
+        tree.update_inventory(PLACES[place], inventory)
     tree.new_root("pool", POOL, 1)
     tree.update_inventory(POOL, {"DISK_GB": {"total": 100}})
     tree.update_traits(POOL, ["MISC_SHARES_VIA_AGGREGATE"])
     return tree
 
 
+def flat() -> ProviderTree:
+    return tree(root={"VCPU": 8, "VGPU": 4})
+
+
 def nested() -> ProviderTree:
-    """root: VCPU 8; gpu0 and gpu1 below it: VGPU 2 each."""
-    tree = flat()
-    tree.update_inventory(ROOT, {"VCPU": {"total": 8}})
-    for name, uuid in (("host_gpu0", GPU0), ("host_gpu1", GPU1)):
-        tree.new_child(name, ROOT, uuid)
-        tree.update_inventory(uuid, {"VGPU": {"total": 2}})
-    return tree
+    return tree(root={"VCPU": 8}, gpu0={"VGPU": 2}, gpu1={"VGPU": 2})
 
 
 BEFORE = {
@@ -129,25 +141,23 @@ def test_a_host_overcommitted_before_may_still_be_reshaped_elsewhere():
     check(moved(root={"VCPU": 2}, gpu0={"VGPU": 1}, **WHOLE), wanted)
 
 
+def changes(base, wanted, was: list[dict], now: list[dict], declared=()) -> list[str]:
+    """Check consumers c0, c1, ... whose holdings are given by place; return what became of them."""
+    before, after = (
+        {f"c{i}": record(**places) for i, places in enumerate(held)} for held in (was, now)
+    )
+    found = reshape_check.check(base, wanted, before, after, ROOT, declared)
+    return [str(change) for change in found]
+
+
+def refused(base, wanted, was: list[dict], now: list[dict], declared=()) -> str:
+    with pytest.raises(errors.ReshapeFailed) as caught:
+        changes(base, wanted, was, now, declared)
+    return caught.value.error
+
+
 class TestSumsByClass:
     """What a consumer held of a class it still holds of that class, or of what the class became."""
-
-    def tree(self, **inventories: dict[str, int]) -> ProviderTree:
-        tree = flat()
-        for place, totals in inventories.items():
-            uuid = {"root": ROOT, "gpu0": GPU0, "gpu1": GPU1}[place]
-            if uuid != ROOT:
-                tree.new_child(f"host_{place}", ROOT, uuid)
-            tree.update_inventory(uuid, {rc: {"total": total} for rc, total in totals.items()})
-        return tree
-
-    def check(self, base: ProviderTree, wanted: ProviderTree, was: dict, now: dict) -> None:
-        reshape_check.check(base, wanted, {"a": record(**was)}, {"a": record(**now)}, ROOT)
-
-    def refused(self, base: ProviderTree, wanted: ProviderTree, was: dict, now: dict) -> str:
-        with pytest.raises(errors.ReshapeFailed) as caught:
-            self.check(base, wanted, was, now)
-        return caught.value.error
 
     @pytest.mark.parametrize(
         ("was", "now"), [("VGPU", "VCPU"), ("VCPU", "VGPU"), ("VGPU", "PCPU"), ("PCPU", "VGPU")]
@@ -156,67 +166,67 @@ class TestSumsByClass:
         """Though the class goes from the root and other classes come, as layouts change."""
         kept = {"VCPU", "PCPU"} - {was, now}
         totals = dict.fromkeys(kept, 8)
-        base = self.tree(root={**totals, was: 8})
-        wanted = self.tree(root=totals, gpu0={now: 8})
-        said = self.refused(base, wanted, {"root": {was: 1}}, {"gpu0": {now: 1}})
-        assert f"consumer a held 1 of {was} and would hold 0" in said
-        assert f"consumer a held 0 of {now} and would hold 1" in said
+        base = tree(root={**totals, was: 8})
+        wanted = tree(root=totals, gpu0={now: 8})
+        said = refused(base, wanted, [{"root": {was: 1}}], [{"gpu0": {now: 1}}])
+        assert f"consumer c0 held 1 of {was} and would hold 0" in said
+        assert f"consumer c0 held 0 of {now} and would hold 1" in said
 
     @pytest.mark.parametrize(("was", "now"), [("VCPU", "PCPU"), ("PCPU", "VCPU")])
     def test_cpus_change_their_kind_one_for_one(self, was, now):
-        base = self.tree(root={was: 8})
-        wanted = self.tree(root={"VCPU": 8, "PCPU": 8})
-        self.check(base, wanted, {"root": {was: 3}}, {"root": {was: 1, now: 2}})
-        self.check(base, wanted, {"root": {was: 3}}, {"root": {now: 3}})
-        said = self.refused(base, wanted, {"root": {was: 3}}, {"root": {was: 1, now: 3}})
-        assert f"consumer a held 3 of {was} and would hold 1" in said
+        base = tree(root={was: 8})
+        wanted = tree(root={"VCPU": 8, "PCPU": 8})
+        changes(base, wanted, [{"root": {was: 3}}], [{"root": {was: 1, now: 2}}])
+        changes(base, wanted, [{"root": {was: 3}}], [{"root": {now: 3}}])
+        said = refused(base, wanted, [{"root": {was: 3}}], [{"root": {was: 1, now: 3}}])
+        assert f"consumer c0 held 3 of {was} and would hold 1" in said
 
     def test_a_class_that_goes_from_a_device_may_become_the_one_that_comes(self):
-        base = self.tree(root={"VCPU": 8}, gpu0={"VGPU": 4}, gpu1={"VGPU": 4})
-        wanted = self.tree(root={"VCPU": 8}, gpu0={"VGPU": 4}, gpu1={"CUSTOM_BIG": 4})
+        base = tree(root={"VCPU": 8}, gpu0={"VGPU": 4}, gpu1={"VGPU": 4})
+        wanted = tree(root={"VCPU": 8}, gpu0={"VGPU": 4}, gpu1={"CUSTOM_BIG": 4})
         held = {"gpu0": {"VGPU": 1}, "gpu1": {"VGPU": 2}}
-        self.check(base, wanted, held, {"gpu0": {"VGPU": 1}, "gpu1": {"CUSTOM_BIG": 2}})
-        said = self.refused(base, wanted, held, {"gpu0": {"VGPU": 2}, "gpu1": {"CUSTOM_BIG": 2}})
-        assert "consumer a held 0 of CUSTOM_BIG and would hold 2" in said
-        said = self.refused(base, wanted, held, {"gpu1": {"CUSTOM_BIG": 3}})
-        assert "consumer a held 3 of VGPU and would hold 0" in said, "it is still there on gpu0"
+        changes(base, wanted, [held], [{"gpu0": {"VGPU": 1}, "gpu1": {"CUSTOM_BIG": 2}}])
+        said = refused(base, wanted, [held], [{"gpu0": {"VGPU": 2}, "gpu1": {"CUSTOM_BIG": 2}}])
+        assert "consumer c0 held 0 of CUSTOM_BIG and would hold 2" in said
+        said = refused(base, wanted, [held], [{"gpu1": {"CUSTOM_BIG": 3}}])
+        assert "consumer c0 held 3 of VGPU and would hold 0" in said, "it is still there on gpu0"
 
     def test_names_given_on_one_device_are_not_those_of_another(self):
-        base = self.tree(root={"VCPU": 8}, gpu0={"CUSTOM_A": 4}, gpu1={"CUSTOM_B": 4})
-        wanted = self.tree(root={"VCPU": 8}, gpu0={"CUSTOM_C": 4}, gpu1={"CUSTOM_D": 4})
-        self.check(base, wanted, {"gpu0": {"CUSTOM_A": 1}}, {"gpu0": {"CUSTOM_C": 1}})
-        said = self.refused(base, wanted, {"gpu0": {"CUSTOM_A": 1}}, {"gpu1": {"CUSTOM_D": 1}})
-        assert "consumer a held 1 of CUSTOM_A and would hold 0" in said
+        base = tree(root={"VCPU": 8}, gpu0={"CUSTOM_A": 4}, gpu1={"CUSTOM_B": 4})
+        wanted = tree(root={"VCPU": 8}, gpu0={"CUSTOM_C": 4}, gpu1={"CUSTOM_D": 4})
+        changes(base, wanted, [{"gpu0": {"CUSTOM_A": 1}}], [{"gpu0": {"CUSTOM_C": 1}}])
+        said = refused(base, wanted, [{"gpu0": {"CUSTOM_A": 1}}], [{"gpu1": {"CUSTOM_D": 1}}])
+        assert "consumer c0 held 1 of CUSTOM_A and would hold 0" in said
 
     def test_a_class_of_a_file_on_the_same_device_does_not_hide_where_another_went(self):
-        base = self.tree(root={"VCPU": 8}, gpu0={"VGPU": 4})
-        wanted = self.tree(root={"VCPU": 8}, gpu0={"CUSTOM_FROM_A_FILE": 1}, gpu1={"CUSTOM_A": 4})
-        self.check(base, wanted, {"gpu0": {"VGPU": 2}}, {"gpu1": {"CUSTOM_A": 2}})
+        base = tree(root={"VCPU": 8}, gpu0={"VGPU": 4})
+        wanted = tree(root={"VCPU": 8}, gpu0={"CUSTOM_FROM_A_FILE": 1}, gpu1={"CUSTOM_A": 4})
+        changes(base, wanted, [{"gpu0": {"VGPU": 2}}], [{"gpu1": {"CUSTOM_A": 2}}])
 
     @pytest.mark.parametrize("beside", [{}, {"CUSTOM_FROM_A_FILE": 4}])
     def test_a_class_that_leaves_the_root_may_come_under_other_names(self, beside):
-        base = self.tree(root={"VCPU": 8, "VGPU": 4})
-        wanted = self.tree(
+        base = tree(root={"VCPU": 8, "VGPU": 4})
+        wanted = tree(
             root={"VCPU": 8, **beside}, gpu0={"CUSTOM_A": 2}, gpu1={"CUSTOM_B": 2, "VGPU": 2}
         )
         was = {"root": {"VCPU": 1, "VGPU": 3}}
         now = {"root": {"VCPU": 1}, "gpu0": {"CUSTOM_A": 1}, "gpu1": {"CUSTOM_B": 1, "VGPU": 1}}
-        self.check(base, wanted, was, now)
-        said = self.refused(base, wanted, was, {**now, "gpu0": {"CUSTOM_A": 2}})
-        assert "consumer a held 3 of VGPU and would hold 1" in said
-        assert "consumer a held 0 of CUSTOM_A and would hold 2" in said
+        changes(base, wanted, [was], [now])
+        said = refused(base, wanted, [was], [{**now, "gpu0": {"CUSTOM_A": 2}}])
+        assert "consumer c0 held 3 of VGPU and would hold 1" in said
+        assert "consumer c0 held 0 of CUSTOM_A and would hold 2" in said
 
     def test_a_class_of_providers_that_go_may_come_elsewhere_under_another_name(self):
-        base = self.tree(root={"VCPU": 8}, gpu0={"VGPU": 4})
-        wanted = self.tree(root={"VCPU": 8}, gpu1={"CUSTOM_BIG": 4})
-        self.check(base, wanted, {"gpu0": {"VGPU": 2}}, {"gpu1": {"CUSTOM_BIG": 2}})
+        base = tree(root={"VCPU": 8}, gpu0={"VGPU": 4})
+        wanted = tree(root={"VCPU": 8}, gpu1={"CUSTOM_BIG": 4})
+        changes(base, wanted, [{"gpu0": {"VGPU": 2}}], [{"gpu1": {"CUSTOM_BIG": 2}}])
 
     def test_what_was_there_before_is_no_new_name(self):
-        base = self.tree(root={"VCPU": 8, "VGPU": 4}, gpu0={"CUSTOM_A": 4})
-        wanted = self.tree(root={"VCPU": 8}, gpu0={"CUSTOM_A": 4}, gpu1={"VGPU": 4})
-        self.check(base, wanted, {"root": {"VGPU": 1}}, {"gpu1": {"VGPU": 1}})
-        said = self.refused(base, wanted, {"root": {"VGPU": 1}}, {"gpu0": {"CUSTOM_A": 1}})
-        assert "consumer a held 1 of VGPU and would hold 0" in said
+        base = tree(root={"VCPU": 8, "VGPU": 4}, gpu0={"CUSTOM_A": 4})
+        wanted = tree(root={"VCPU": 8}, gpu0={"CUSTOM_A": 4}, gpu1={"VGPU": 4})
+        changes(base, wanted, [{"root": {"VGPU": 1}}], [{"gpu1": {"VGPU": 1}}])
+        said = refused(base, wanted, [{"root": {"VGPU": 1}}], [{"gpu0": {"CUSTOM_A": 1}}])
+        assert "consumer c0 held 1 of VGPU and would hold 0" in said
 
 
 def test_inventory_of_a_sharing_provider_never_moves():
@@ -253,19 +263,17 @@ def test_any_redistribution_that_keeps_every_sum_and_fits_passes_and_any_theft_i
 class TestDevicesCountedForTheFirstTime:
     """Guests that hold PCI devices get allocations for them when placement begins to count."""
 
-    NIC = "00000000-0000-4000-8000-000000000009"
-
-    def with_nic(self, *, managed: bool = True) -> ProviderTree:
-        tree = flat()
-        tree.new_child("host_0000:80:00.0", ROOT, self.NIC)
-        tree.update_inventory(self.NIC, {"CUSTOM_PCI_8086_1889": {"total": 4}})
+    def with_nic(self, *, managed: bool = True, **totals: dict[str, int]) -> ProviderTree:
+        wanted = tree(**{"root": {"VCPU": 8, "VGPU": 4}, "nic": {NIC_CLASS: 4}, **totals})
         if managed:
-            tree.add_traits(self.NIC, "COMPUTE_MANAGED_PCI_DEVICE")
-        return tree
+            for nic in (NIC, NIC2):
+                if wanted.exists(nic):
+                    wanted.add_traits(nic, "COMPUTE_MANAGED_PCI_DEVICE")
+        return wanted
 
     def healed(self) -> dict:
         after = reshape_check.editable(BEFORE)
-        after["b"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 2}}
+        after["b"]["allocations"][NIC] = {"resources": {NIC_CLASS: 2}}
         return after
 
     def test_they_may_appear(self):
@@ -283,65 +291,38 @@ class TestDevicesCountedForTheFirstTime:
     def test_nothing_else_may_be_lost_under_their_cover(self):
         after = self.healed()
         after["a"]["allocations"][ROOT]["resources"]["VCPU"] = 1
-        after["a"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 2}}
+        after["a"]["allocations"][NIC] = {"resources": {NIC_CLASS: 2}}
         with pytest.raises(errors.ReshapeFailed, match="held 2 of VCPU"):
             reshape_check.check(flat(), self.with_nic(), BEFORE, after, ROOT)
 
     def test_they_may_in_the_reshape_that_gives_another_class_a_new_name(self):
-        wanted = self.with_nic()
-        wanted.update_inventory(ROOT, {"VCPU": {"total": 8}})
-        wanted.new_child("host_gpu0", ROOT, GPU0)
-        wanted.update_inventory(GPU0, {"CUSTOM_BIG": {"total": 4}})
-        after = self.healed()
-        after["a"] = record(root={"VCPU": 2}, gpu0={"CUSTOM_BIG": 1}, **WHOLE)
-        after["a"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 1}}
+        wanted = self.with_nic(root={"VCPU": 8}, gpu0={"CUSTOM_BIG": 4})
+        places = {"root": {"VCPU": 2}, "gpu0": {"CUSTOM_BIG": 1}, "nic": {NIC_CLASS: 1}}
+        after = {**self.healed(), "a": record(**places, **WHOLE)}
         reshape_check.check(flat(), wanted, BEFORE, after, ROOT)
 
     def test_they_are_nothing_that_another_class_could_have_become(self):
-        wanted = self.with_nic()
-        wanted.update_inventory(ROOT, {"VCPU": {"total": 8}})
-        after = self.healed()
-        after["a"] = record(root={"VCPU": 2}, **WHOLE)
-        after["a"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 1}}
+        wanted = self.with_nic(root={"VCPU": 8})
+        after = {
+            **self.healed(),
+            "a": record(root={"VCPU": 2}, nic={NIC_CLASS: 1}, **WHOLE),
+        }
         with pytest.raises(errors.ReshapeFailed, match="consumer a held 1 of VGPU"):
             reshape_check.check(flat(), wanted, BEFORE, after, ROOT)
 
     def test_some_do_not_make_up_for_others_that_were_counted_before(self):
-        base = self.with_nic()
-        wanted = self.with_nic()
-        second = "00000000-0000-4000-8000-00000000000a"
-        wanted.new_child("host_0000:81:00.0", ROOT, second)
-        wanted.update_inventory(second, {"CUSTOM_PCI_8086_1889": {"total": 4}})
-        wanted.add_traits(second, "COMPUTE_MANAGED_PCI_DEVICE")
+        base, wanted = self.with_nic(), self.with_nic(nic2={NIC_CLASS: 4})
         before = self.healed()
         after = reshape_check.editable(before)
-        after["b"]["allocations"][second] = {"resources": {"CUSTOM_PCI_8086_1889": 2}}
+        after["b"]["allocations"][NIC2] = {"resources": {NIC_CLASS: 2}}
         reshape_check.check(base, wanted, before, after, ROOT)
-        after["b"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 1}}
+        after["b"]["allocations"][NIC] = {"resources": {NIC_CLASS: 1}}
         with pytest.raises(errors.ReshapeFailed, match="consumer b held 2 of CUSTOM_PCI_8086_1889"):
             reshape_check.check(base, wanted, before, after, ROOT)
 
 
 class TestClassesThatBecomeOthers:
     """The third use case: a class gets another name, size or place, and allocations follow."""
-
-    @staticmethod
-    def tree(root: dict[str, int], child: dict[str, int] | None = None) -> ProviderTree:
-        tree = flat()
-        tree.update_inventory(ROOT, {rc: {"total": total} for rc, total in root.items()})
-        if child is not None:
-            tree.new_child("host_card", ROOT, GPU0)
-            tree.update_inventory(GPU0, {rc: {"total": total} for rc, total in child.items()})
-        return tree
-
-    def check(self, base, wanted, was, now, declared=()):
-        """Check consumers whose holdings are given as lists of places."""
-        before = {f"c{i}": record(**places) for i, places in enumerate(was)}
-        after = {f"c{i}": record(**places) for i, places in enumerate(now)}
-        return [
-            str(change)
-            for change in reshape_check.check(base, wanted, before, after, ROOT, declared)
-        ]
 
     @pytest.mark.parametrize(
         ("old", "new"),
@@ -355,17 +336,15 @@ class TestClassesThatBecomeOthers:
     def test_a_custom_class_gets_a_standard_name_on_the_root_or_on_the_way_to_a_child(
         self, old, new
     ):
-        base, was = self.tree({"VCPU": 8, old: 4}), [{"root": {old: 1, "VCPU": 1}}]
-        said = self.check(
-            base, self.tree({"VCPU": 8, new: 4}), was, [{"root": {new: 1, "VCPU": 1}}]
-        )
+        base, was = tree(root={"VCPU": 8, old: 4}), [{"root": {old: 1, "VCPU": 1}}]
+        said = changes(base, tree(root={"VCPU": 8, new: 4}), was, [{"root": {new: 1, "VCPU": 1}}])
         assert said == [f"{old} becomes {new}"]
         moved_on = [{"root": {"VCPU": 1}, "gpu0": {new: 1}}]
-        assert self.check(base, self.tree({"VCPU": 8}, {new: 4}), was, moved_on) == said
+        assert changes(base, tree(root={"VCPU": 8}, gpu0={new: 4}), was, moved_on) == said
 
     def test_a_class_of_a_child_gets_another_name_and_total(self):
-        base, wanted = self.tree({}, {"CUSTOM_FPGA": 4}), self.tree({}, {"FPGA": 3})
-        said = self.check(base, wanted, [{"gpu0": {"CUSTOM_FPGA": 2}}], [{"gpu0": {"FPGA": 2}}])
+        base, wanted = tree(root={}, gpu0={"CUSTOM_FPGA": 4}), tree(root={}, gpu0={"FPGA": 3})
+        said = changes(base, wanted, [{"gpu0": {"CUSTOM_FPGA": 2}}], [{"gpu0": {"FPGA": 2}}])
         assert said == ["CUSTOM_FPGA becomes FPGA"]
 
     @pytest.mark.parametrize(
@@ -378,49 +357,45 @@ class TestClassesThatBecomeOthers:
     def test_units_of_another_size_show_by_the_amounts_of_all_consumers(
         self, totals, amounts, said
     ):
-        base, wanted = self.tree({"CUSTOM_BW": totals[0]}), self.tree({"CUSTOM_BPS": totals[1]})
+        base, wanted = tree(root={"CUSTOM_BW": totals[0]}), tree(root={"CUSTOM_BPS": totals[1]})
         was = [{"root": {"CUSTOM_BW": n}} for n, _ in amounts]
         now = [{"root": {"CUSTOM_BPS": n}} for _, n in amounts]
-        assert self.check(base, wanted, was, now) == [f"CUSTOM_BW becomes CUSTOM_BPS, {said}"]
+        assert changes(base, wanted, was, now) == [f"CUSTOM_BW becomes CUSTOM_BPS, {said}"]
         now[0]["root"]["CUSTOM_BPS"] += 1
-        with pytest.raises(errors.ReshapeFailed, match="consumer c0 held"):
-            self.check(base, wanted, was, now)
+        assert "consumer c0 held" in refused(base, wanted, was, now)
 
     def test_equal_totals_mean_units_of_equal_size(self):
-        base, wanted = self.tree({"CUSTOM_A": 8}), self.tree({"FPGA": 8})
-        with pytest.raises(errors.ReshapeFailed, match="c0 held 2 of CUSTOM_A"):
-            self.check(base, wanted, [{"root": {"CUSTOM_A": 2}}], [{"root": {"FPGA": 1}}])
+        base, wanted = tree(root={"CUSTOM_A": 8}), tree(root={"FPGA": 8})
+        assert "c0 held 2 of CUSTOM_A" in refused(
+            base, wanted, [{"root": {"CUSTOM_A": 2}}], [{"root": {"FPGA": 1}}]
+        )
 
     def test_a_declared_change_needs_no_other_evidence_and_rounds_up(self):
-        base = self.tree({"CUSTOM_KIB": 8_192, "MEMORY_MB": 64})
-        wanted = self.tree({"MEMORY_MB": 72})
+        base = tree(root={"CUSTOM_KIB": 8_192, "MEMORY_MB": 64})
+        wanted = tree(root={"MEMORY_MB": 72})
         was = [{"root": {"CUSTOM_KIB": 1_500, "MEMORY_MB": 4}}]
         now = [{"root": {"MEMORY_MB": 6}}]
         declared = [ClassChange("CUSTOM_KIB", "MEMORY_MB", Fraction(1, 1024))]
-        with pytest.raises(errors.ReshapeFailed, match="c0 held 1500 of CUSTOM_KIB"):
-            self.check(base, wanted, was, now)
+        assert "c0 held 1500 of CUSTOM_KIB" in refused(base, wanted, was, now)
         said = ["CUSTOM_KIB becomes MEMORY_MB, 1 for each 1024"]
-        assert self.check(base, wanted, was, now, declared) == said
+        assert changes(base, wanted, was, now, declared) == said
         for wrong in (5, 7):
             with pytest.raises(errors.ReshapeFailed, match="c0 held"):
-                self.check(base, wanted, was, [{"root": {"MEMORY_MB": wrong}}], declared)
+                changes(base, wanted, was, [{"root": {"MEMORY_MB": wrong}}], declared)
 
     def test_a_disk_of_the_root_goes_to_a_sharing_provider_where_that_is_declared(self):
-        base, wanted = self.tree({"VCPU": 8, "DISK_GB": 50}), self.tree({"VCPU": 8})
+        base, wanted = tree(root={"VCPU": 8, "DISK_GB": 50}), tree(root={"VCPU": 8})
         was, now = (
             [{"root": {"VCPU": 1, "DISK_GB": 5}}],
             [{"root": {"VCPU": 1}, "pool": {"DISK_GB": 5}}],
         )
         declared = [ClassChange("DISK_GB", "DISK_GB", provider=POOL)]
-        with pytest.raises(errors.ReshapeFailed, match="on other trees were changed"):
-            self.check(base, wanted, was, now)
+        assert "on other trees were changed" in refused(base, wanted, was, now)
         said = [f"DISK_GB becomes DISK_GB, on sharing provider {POOL}"]
-        assert self.check(base, wanted, was, now, declared) == said
+        assert changes(base, wanted, was, now, declared) == said
         now[0]["pool"]["DISK_GB"] = 4
-        with pytest.raises(errors.ReshapeFailed, match="c0 held 5 of DISK_GB"):
-            self.check(base, wanted, was, now, declared)
+        assert "c0 held 5 of DISK_GB" in refused(base, wanted, was, now, declared)
         elsewhere = [ClassChange("DISK_GB", "DISK_GB", provider=ELSEWHERE)]
-        with pytest.raises(errors.ReshapeFailed, match="on other trees were changed"):
-            self.check(
-                base, wanted, was, [{"root": {"VCPU": 1}, "elsewhere": {"DISK_GB": 5}}], elsewhere
-            )
+        assert "on other trees were changed" in refused(
+            base, wanted, was, [{"root": {"VCPU": 1}, "elsewhere": {"DISK_GB": 5}}], elsewhere
+        )
