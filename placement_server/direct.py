@@ -10,12 +10,13 @@ versioned in the same way.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import urlsplit
 
 import requests
+import webob
 from oslo_config import cfg
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPHeaderDict, HTTPResponse
@@ -59,53 +60,23 @@ class WSGIAdapter(BaseAdapter):
     ) -> requests.Response:
         """Answer a prepared request; arguments about networks, such as timeouts, are ignored."""
         del kwargs
-        response_heads: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start_response(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None
-        ) -> None:
-            del exc_info
-            response_heads.append((status, headers))
-
-        chunks = self._application(self._environ(request), start_response)  # type: ignore[arg-type]
-        return response_to(request, *response_heads[-1], chunks)
+        url, body = urlsplit(str(request.url)), request.body or b""
+        headers: dict[str, Any] = {"Host": url.netloc, **request.headers}
+        sent = webob.Request.blank(
+            request.path_url.removeprefix(self._mount),
+            {"REMOTE_ADDR": "127.0.0.1", "SERVER_PROTOCOL": "HTTP/1.1"},
+            f"{url.scheme}://{url.netloc}{self._mount}",
+            {
+                name: value.decode("latin-1") if isinstance(value, bytes) else value
+                for name, value in headers.items()
+            },
+            method=request.method,
+            body=body.encode() if isinstance(body, str) else bytes(body),
+        )
+        return response_to(request, *sent.call_application(self._application))
 
     def close(self) -> None:
         """Do nothing: the store belongs to `direct`."""
-
-    def _environ(self, request: requests.PreparedRequest) -> dict[str, Any]:
-        url = urlsplit(str(request.url))
-        path = unquote_to_bytes(url.path).decode("latin-1")
-        body = request.body or b""
-        content = body.encode() if isinstance(body, str) else bytes(body)
-        environ: dict[str, Any] = {
-            "REQUEST_METHOD": request.method,
-            "SCRIPT_NAME": self._mount,
-            "PATH_INFO": path.removeprefix(self._mount),
-            "QUERY_STRING": url.query,
-            "SERVER_NAME": url.hostname or "",
-            "SERVER_PORT": str(url.port or (443 if url.scheme == "https" else 80)),
-            "SERVER_PROTOCOL": "HTTP/1.1",
-            "REMOTE_ADDR": "127.0.0.1",
-            "HTTP_HOST": url.netloc,
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": url.scheme,
-            "wsgi.input": io.BytesIO(content),
-            "wsgi.errors": io.StringIO(),
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
-        }
-        environ.update(_header_variables(request.headers))
-        return environ
-
-
-def _header_variables(headers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in headers.items():
-        variable = name.upper().replace("-", "_")
-        if variable not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-            variable = f"HTTP_{variable}"
-        yield variable, value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def response_to(

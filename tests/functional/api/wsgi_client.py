@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote_to_bytes
+
+import webob
 
 from placement_server.negotiation import extensions
 from placement_server.store.store import Store
 
+HOST = "http://placement.example.org"
 LATEST = "1.39"
 EXTENDED = f"{LATEST}, {extensions.SERVICE_TYPE} {extensions.MAX}"
 """The newest version, with the extensions."""
@@ -72,52 +73,23 @@ class Client:
         :param raw: the body as bytes, instead of `json_body`.
         :param content_type: only sent with a body.
         """
-        path, _, query = url.partition("?")
-        body = raw if raw is not None else b""
-        if json_body is not None:
-            body = json.dumps(json_body).encode()
-        variables: dict[str, Any] = {
-            "REQUEST_METHOD": method,
-            "SCRIPT_NAME": "",
-            "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
-            "QUERY_STRING": query,
-            "SERVER_NAME": "placement.example.org",
-            "SERVER_PORT": "80",
-            "SERVER_PROTOCOL": "HTTP/1.1",
-            "REMOTE_ADDR": "192.0.2.1",
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(body),
-            "wsgi.errors": io.StringIO(),
-            "wsgi.multithread": False,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
-        }
         sent = dict(headers or {})
         if token is not None:
             sent.setdefault("X-Auth-Token", token)
         if version is not None:
             sent.setdefault("OpenStack-API-Version", f"placement {version}")
-        if json_body is not None or raw is not None:
-            variables["CONTENT_LENGTH"] = str(len(body))
-            if content_type is not None:
-                variables["CONTENT_TYPE"] = content_type
-        for name, value in sent.items():
-            variable = name.upper().replace("-", "_")
-            if variable not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-                variable = f"HTTP_{variable}"
-            variables[variable] = value
-        variables.update(environ or {})
-        started: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start_response(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None
-        ) -> None:
-            started.append((status, headers))
-
-        content = b"".join(self.application(variables, start_response))
-        status, received = started[-1]
-        return Answer(int(status[:3]), {name.lower(): value for name, value in received}, content)
+        body = raw if json_body is None else json.dumps(json_body).encode()
+        request = webob.Request.blank(url, {"REMOTE_ADDR": "192.0.2.1"}, HOST, body=body or b"")
+        if body is not None and content_type is not None:
+            request.environ["CONTENT_TYPE"] = content_type
+        request.method = method
+        # as from a client of HTTP/1.0
+        del request.environ["HTTP_HOST"]
+        request.headers.update(sent)
+        request.environ.update(environ or {})
+        status, received, chunks = request.call_application(self.application)
+        lower_headers = {name.lower(): value for name, value in received}
+        return Answer(int(status[:3]), lower_headers, b"".join(chunks))
 
     def get(self, url: str, **kwargs: Any) -> Answer:
         return self("GET", url, **kwargs)
