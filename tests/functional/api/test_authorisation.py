@@ -13,33 +13,20 @@ from typing import Any
 
 import pytest
 
-from placement_server.api import routes
 from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
-from placement_server.negotiation import extensions
 from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
 from tests.fixtures.stub_server import StubHandler, StubServer
 
 from .conftest import MakeApi
 from .rights import OPERATIONS
-from .wsgi_client import Answer, Client
+from .wsgi_client import EXTENDED, Answer, Client
 
 
 def ask(api: Client, method: str, path: str, roles: str, **kwargs: Any) -> Answer:
     headers = {"X-Roles": roles, "Content-Type": "application/json", **kwargs.pop("headers", {})}
-    route, _ = routes.find(path.partition("?")[0], extensions=extensions.MAX)
-    if route is not None and route.extension is not None:
-        asked = f"placement 1.39, {extensions.SERVICE_TYPE} {route.extension}"
-        return api(
-            method,
-            path,
-            token="someone:project",
-            version=None,
-            headers={"OpenStack-API-Version": asked, **headers},
-            **kwargs,
-        )
-    return api(method, path, token="someone:project", headers=headers, **kwargs)
+    return api(method, path, token="someone:project", version=EXTENDED, headers=headers, **kwargs)
 
 
 @pytest.mark.parametrize("roles", ["SERVICE", " Service , x", "x,service "])
