@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final
 
 import fixtures
 import requests
@@ -26,27 +26,12 @@ _LISTENING: Final = re.compile(rb"^placement-server: listening on (\S+)$", re.MU
 _POLL_SECONDS: Final = 0.02
 
 
-class RunningProgram(Protocol):
-    """The part of `subprocess.Popen` that is used here."""
-
-    def poll(self) -> int | None:
-        """Return the exit status, `None` while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once it has ended."""
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-
-    def kill(self) -> None:
-        """End it at once."""
+Start = Callable[[list[str], IO[Any]], Any]
+"""Starts placement-server with arguments, output and errors into a file; returns what is like a
+`subprocess.Popen`."""
 
 
-Start = Callable[[list[str], IO[Any]], RunningProgram]
-"""Starts placement-server with arguments; output and errors go to a file."""
-
-
-def start_program(arguments: list[str], output: IO[Any]) -> RunningProgram:
+def start_program(arguments: list[str], output: IO[Any]) -> subprocess.Popen[bytes]:
     """Start placement-server of this installation."""
     return subprocess.Popen(
         [sys.executable, "-m", "placement_server.cmd.serve", *arguments],
@@ -86,7 +71,7 @@ def placement_process(
             raise
 
 
-def _url_of(server: RunningProgram, log: Path) -> str:
+def _url_of(server: Any, log: Path) -> str:
     """Return the URL of a server once it answers there."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
