@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import webob
 import webob.exc
 
 from placement_server.negotiation import microversion
@@ -174,9 +175,12 @@ def render(
         detail=message[:_MESSAGE_LIMIT],
         json_formatter=_json_formatter(error, version, request_id),
     )
-    response.plain_body = lambda environ: (
-        f"{response.status}\n\n{strip_tags(_unescaped_body(response, environ))}"
-    )
+
+    def plain_body(environ: Environ) -> str:
+        body = strip_tags(str(response._make_body(environ, webob.exc.no_escape)))
+        return f"{response.status}\n\n{body}"
+
+    response.plain_body = plain_body
     status, headers, body = _generate(response, environ)
     return status, [*error.extra_headers(), *headers], body
 
@@ -201,19 +205,10 @@ def strip_tags(text: str) -> str:
     return _TAG.sub("", text[:closed_length]) + text[closed_length:]
 
 
-def _unescaped_body(response: webob.exc.WSGIHTTPException, environ: Environ) -> str:
-    return str(response._make_body(environ, webob.exc.no_escape))
-
-
 def _generate(response: webob.exc.WSGIHTTPException, environ: Environ) -> Rendered:
-    response_heads: list[tuple[str, list[tuple[str, str]]]] = []
-
-    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
-        del exc_info
-        response_heads.append((status, headers))
-
-    body = b"".join(response.generate_response(environ, start_response))
-    return (*response_heads[0], body)
+    request = webob.Request(environ)
+    status, headers, chunks = request.call_application(response.generate_response)
+    return status, headers, b"".join(chunks)
 
 
 def _json_formatter(

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from placement_server.api.request import Request
-from placement_server.api.routes import Dispatcher, Route
+from placement_server.api.routes import Dispatcher, Endpoint, Route
 from placement_server.store.errors import ConcurrentUpdate, StoreUnavailable
 
 SECRET = "connection to server at 10.1.2.3 failed: FATAL: no such role: placement_rw"
@@ -25,7 +25,7 @@ class FailingServer:
             raise error
 
         services: Any = None
-        self._dispatcher = Dispatcher(services, {"/x": Route("/x", {"GET": fail})})
+        self._dispatcher = Dispatcher(services, {"/x": Route("/x", {"GET": Endpoint(fail)})})
 
     def get(self, query: str = "") -> tuple[str, str]:
         """Return the status and the detail of the answer."""
