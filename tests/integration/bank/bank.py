@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from placement_server.store import audit
 from placement_server.store.allocations import allocations
 from placement_server.store.errors import CapacityExceeded
@@ -28,13 +30,46 @@ from tests.integration.bank.observer import Look, Observer, engine_for, look
 from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Proxy
 from tests.integration.bank.reckoning import reckon
-from tests.integration.bank.searches import wrong_searches
 from tests.integration.bank.service import Service
 from tests.integration.bank.world import World
 from tests.integration.nemesis.answers import AnswerProxy
 from tests.integration.nemesis.kills import KILLS
 from tests.integration.nemesis.small_disk import SmallDisk
 from tests.integration.nemesis.stage import Fault, Stage, number_of, schedule
+
+_ROUNDS = 6
+"""Each with connections of its own, so that every worker is asked."""
+_TRIES = 5
+
+
+def wrong_searches(port: int, engine: sa.Engine) -> list[str]:
+    """Return what searches say is free and is not, or the reverse, while nobody writes."""
+    problems: list[str] = []
+    for _ in range(_TRIES):
+        before = look(engine)
+        problems = [problem for _ in range(_ROUNDS) for problem in _wrong(port, before)]
+        # a request that nobody waits for any more may still have come
+        if not problems or look(engine) == before:
+            break
+    return sorted(set(problems))
+
+
+def _wrong(port: int, seen: Look) -> Iterator[str]:
+    connection = Connection(port)
+    for (provider, name), stock in seen.stock.items():
+        free = stock.capacity - seen.sums.get((provider, name), 0)
+        if free > 0 and provider not in _hosts(connection, name, free):
+            yield f"{free} {name} of {provider} are free, and a search does not find them"
+        if provider in _hosts(connection, name, max(free, 0) + 1):
+            yield f"a search finds {max(free, 0) + 1} {name} of {provider}, and {free} are free"
+
+
+def _hosts(connection: Connection, name: str, amount: int) -> set[str]:
+    found = connection.must("GET", f"/allocation_candidates?resources={name}:{amount}")
+    return {
+        provider for request in found["allocation_requests"] for provider in request["allocations"]
+    }
+
 
 _STUCK = 500.0
 """Seconds without one acknowledged write after which nothing is believed to move any more."""
