@@ -34,6 +34,7 @@ from benchmarks.parts.servers import (
     published_venv,
     write_config,
 )
+from compute_agent.agent import local_socket
 
 _WORKERS: Final = 2
 _QUIET_PASSES: Final = 20
@@ -132,22 +133,13 @@ def _workers(directory: Path, floor_cpu: float, published_mib: float) -> Iterato
         cpu = min(cpu_seconds(worker.pid) for worker in workers)
     title, runs = f"one of {_WORKERS} workers: ", "1"
     yield Row(f"{title}start", "CPU s", cpu, floor_cpu, 1.3, runs=runs)
-    yield Row(
-        f"{title}share of memory",
-        "MiB",
-        share,
-        most=60.0,
-        published_value=published_mib,
-        runs=runs,
-    )
+    shared = f"{title}share of memory"
+    yield Row(shared, "MiB", share, most=60.0, published_value=published_mib, runs=runs)
     yield Row(f"{title}memory of its own", "MiB", own / 2**20, runs=runs)
 
 
 class _IdleAgent:
-    """An agent that is left alone from now on, but for a pass a minute.
-
-    :param minutes: of which each has one pass, wherever in it the window begins.
-    """
+    """An agent that is left alone for some minutes from now on, but for a pass in each."""
 
     def __init__(self, agent: psutil.Process, minutes: int) -> None:
         self._agent = agent
@@ -208,7 +200,9 @@ def _agent(server: Server, directory: Path, interval: int) -> Iterator[psutil.Pr
                 if process.poll() is not None:
                     raise RuntimeError(f"the agent ended; {(directory / 'log').read_text()}")
                 time.sleep(0.2)
-            time.sleep(5.0)  # what a start leaves to do
+            # the first pass beside the main thread starts threads
+            local_socket.ask(directory / "status.sock", "report", 60.0)
+            time.sleep(5.0)
             yield psutil.Process(process.pid)
         finally:
             process.terminate()

@@ -1,4 +1,4 @@
-"""The meaning of operations, for one consumer and for one inventory."""
+"""Checker of histories for linearizability: operations of one consumer, and of one inventory."""
 
 from __future__ import annotations
 
