@@ -25,8 +25,8 @@ class Trouble:
     rng: random.Random
     happened: list[str] = field(default_factory=list)
 
-    def schedule(self) -> list[tuple[float, Callable[[], None]]]:
-        """Return the share of the claims after which each begins."""
+    def schedule(self) -> list[tuple[float, Callable[[], str]]]:
+        """Return the share of the claims after which each begins; it returns what it did."""
         return [
             (0.1, self.kill_scheduler),
             (0.2, self.kill_agent),
@@ -37,36 +37,36 @@ class Trouble:
             (0.8, self.enable_host),
         ]
 
-    def kill_scheduler(self) -> None:
+    def kill_scheduler(self) -> str:
         config = self.rng.choice(self.fleet.schedulers)
         self.fleet.kill_scheduler(config)
         self.fleet.start_scheduler(config)
-        self._note(f"{config.parent.name} killed and started")
+        return f"{config.parent.name} killed and started"
 
-    def kill_agent(self) -> None:
+    def kill_agent(self) -> str:
         host = self._any_host()
         self.fleet.agents[host].cleanup()
         self.fleet.start_agent(host)
-        self._note(f"agent of {host} killed and started")
+        return f"agent of {host} killed and started"
 
-    def disable_host(self) -> None:
+    def disable_host(self) -> str:
         self.fleet.agents[self._last].ask("set_host_enabled", enabled=False, reason="burst")
-        self._note(f"{self._last} disabled")
+        return f"{self._last} disabled"
 
-    def enable_host(self) -> None:
+    def enable_host(self) -> str:
         self.fleet.agents[self._last].ask("set_host_enabled", enabled=True)
-        self._note(f"{self._last} enabled")
+        return f"{self._last} enabled"
 
-    def kill_broker(self) -> None:
+    def kill_broker(self) -> str:
         self.fleet.broker.kill()
         self.fleet.broker.start()
-        self._note("broker killed and started")
+        return "broker killed and started"
 
-    def reshape(self) -> None:
+    def reshape(self) -> str:
         agent = self.fleet.agents["host0"]
         agent.stop()
         self.fleet.start_agent("host0")
-        self._note("host0 reshaped")
+        return "host0 reshaped"
 
     @property
     def _last(self) -> str:
@@ -74,9 +74,6 @@ class Trouble:
 
     def _any_host(self) -> str:
         return self.rng.choice([name for name in self.fleet.agents if name != "host0"])
-
-    def _note(self, what: str) -> None:
-        self.happened.append(what)
 
 
 def run(
@@ -100,7 +97,7 @@ def run(
                 while passed < share * claims:
                     done.acquire()
                     passed += 1
-                happen()
+                trouble.happened.append(happen())
 
         troubled = nemesis.submit(follow_schedule)
         try:

@@ -32,30 +32,18 @@ class Outcome:
 
     :ivar placed: instance and the allocations that the answer named.
     :ivar refused: shapes without a host, with the causes that the answer names.
+    :ivar asked_again: the errors for which a claim was repeated.
     """
 
     placed: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     refused: list[tuple[Shape, Causes]] = field(default_factory=list)
-    asked_again: Counter[str] = field(default_factory=Counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def note_placed(self, instance: str, claim: dict[str, Any]) -> None:
-        with self._lock:
-            self.placed[instance] = claim["allocations"]
-
-    def note_refused(self, shape: Shape, causes: Causes) -> None:
-        with self._lock:
-            self.refused.append((shape, causes))
-
-    def note_again(self, why: str) -> None:
-        with self._lock:
-            self.asked_again[why] += 1
+    asked_again: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         shapes = Counter(shape.name for shape, _ in self.refused)
         return (
             f"{len(self.placed)} placed, {len(self.refused)} refused ({dict(shapes)}), "
-            f"asked again: {dict(self.asked_again)}"
+            f"asked again: {dict(Counter(self.asked_again))}"
         )
 
 
@@ -101,13 +89,13 @@ def _claim(client: SchedulerClient, shape: Shape, project: str, outcome: Outcome
         claim = ask_until_answered(
             lambda: client.call("claim", spec_obj=spec, instance_uuid=instance),
             f"the claim of {instance} ({shape.name})",
-            outcome.note_again,
+            outcome.asked_again.append,
             final=(errors.NoValidHost,),
         )
     except errors.NoValidHost as error:
-        outcome.note_refused(shape, error.causes)
+        outcome.refused.append((shape, error.causes))
     else:
-        outcome.note_placed(instance, claim)
+        outcome.placed[instance] = claim["allocations"]
 
 
 def ask_until_answered(

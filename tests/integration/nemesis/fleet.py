@@ -56,7 +56,7 @@ class FleetTrouble(Trouble):
     clocks: dict[str, Clock] = field(default_factory=dict)
     disks: dict[str, SmallDisk] = field(default_factory=dict)
 
-    def schedule(self) -> list[tuple[float, Callable[[], None]]]:
+    def schedule(self) -> list[tuple[float, Callable[[], str]]]:
         faults: list[Callable[[], str]] = [self.stop_broker]
         faults += (partial(self.stop, part) for part in _PARTS)
         faults += (partial(self.step_clock, part) for part in self.clocks)
@@ -65,10 +65,7 @@ class FleetTrouble(Trouble):
         for _ in range(self.rounds):
             self.rng.shuffle(faults)
             drawn += faults
-        return [
-            (0.1 + 0.8 * number / len(drawn), lambda fault=fault: self._note(fault()))
-            for number, fault in enumerate(drawn)
-        ]
+        return [(0.1 + 0.8 * number / len(drawn), fault) for number, fault in enumerate(drawn)]
 
     def pause(self) -> float:
         return self.rng.uniform(self.longest / 4, self.longest)
