@@ -24,7 +24,7 @@ from placement_server.store import unused
 from placement_server.store.dialects.batches import Insertion, among, chunks
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.known_owners import OwnerIds
-from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
+from placement_server.store.records import ANY, KEEP, ConsumerWrite
 from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
 from placement_server.store.transaction import AnyResult, LostRace, WriteTransaction
 
@@ -197,14 +197,26 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
         for ids in chunks(sorted(all_ids)):
             _require(len(ids), tx.execute(_DELETE, {"ids": ids, "seen": generation}))
     living_consumers = [consumer for consumer in consumers if consumer.write.allocations]
+    writes = [consumer.write for consumer in living_consumers]
+    types = (write.consumer_type for write in writes)
+    ids_by_name = ensure_owners(
+        tx,
+        {write.project_id for write in writes},
+        {write.user_id for write in writes},
+        {name for name in types if isinstance(name, str)},
+        before_inserting=lambda: lock(
+            tx, [consumer.write for consumer in living_consumers if consumer.id is not None]
+        ),
+    )
     new_rows: list[tuple[str, int, int, int | None, int]] = []
     changes: dict[sa.Update, list[dict[str, object]]] = {_RAISE: [], _RAISE_AND_SET_TYPE: []}
-    for consumer, (project_id, user_id, type_id) in zip(
-        living_consumers, _owners(tx, living_consumers), strict=True
-    ):
+    for consumer, write in zip(living_consumers, writes, strict=True):
+        project_id = ids_by_name.projects[write.project_id]
+        user_id = ids_by_name.users[write.user_id]
+        name = write.consumer_type
+        type_id = ids_by_name.types[name] if isinstance(name, str) else None
         if consumer.id is None:
-            set_type = None if isinstance(type_id, Keep) else type_id
-            new_rows.append((consumer.write.uuid, project_id, user_id, set_type, 1))
+            new_rows.append((write.uuid, project_id, user_id, type_id, 1))
             continue
         values: dict[str, object] = {
             "the_id": consumer.id,
@@ -213,7 +225,7 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
             "the_user": user_id,
             "now": tx.now,
         }
-        if type_id is KEEP:
+        if name is KEEP:
             changes[_RAISE].append(values)
         else:
             changes[_RAISE_AND_SET_TYPE].append({**values, "the_type": type_id})
@@ -222,37 +234,6 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
             _require(len(rows), tx.execute(statement, rows if len(rows) > 1 else rows[0]))
     new_rows.sort()
     return Insertion("consumers", _COLUMNS, new_rows)
-
-
-def _owners(
-    tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]
-) -> list[tuple[int, int, int | Keep | None]]:
-    """Return the ids of the new project, user and type of each consumer."""
-    if not living_consumers:
-        return []
-    ids = ensure_owners(
-        tx,
-        {consumer.write.project_id for consumer in living_consumers},
-        {consumer.write.user_id for consumer in living_consumers},
-        {
-            consumer.write.consumer_type
-            for consumer in living_consumers
-            if isinstance(consumer.write.consumer_type, str)
-        },
-        before_inserting=lambda: lock(
-            tx, [consumer.write for consumer in living_consumers if consumer.id is not None]
-        ),
-    )
-    return [
-        (
-            ids.projects[write.project_id],
-            ids.users[write.user_id],
-            ids.types[write.consumer_type]
-            if isinstance(write.consumer_type, str)
-            else write.consumer_type,
-        )
-        for write in (consumer.write for consumer in living_consumers)
-    ]
 
 
 def _require(count: int, result: AnyResult) -> None:

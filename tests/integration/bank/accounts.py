@@ -173,19 +173,10 @@ class Accounts:
             return None
 
     def _count_refusal(self, answer: Answer) -> None:
-        kind = (
-            "lost race"
-            if answer.is_lost_race and "generation" not in answer.error
-            else "generation conflict"
-            if answer.is_lost_race
-            else "no capacity"
-            if "exceed the capacity" in answer.error
-            else "no inventory"
-            if "invalid" in answer.error
-            else "no candidate"
-            if "no_candidate_left" in answer.error
-            else "other"
-        )
+        kinds = {"exceed the capacity": "no capacity", "invalid": "no inventory"}
+        kind = next((kind for words, kind in kinds.items() if words in answer.error), "other")
+        if answer.is_lost_race:
+            kind = "generation conflict" if "generation" in answer.error else "lost race"
         self.ledger.counts[f"refused {answer.status} ({kind})"] += 1
 
     def _happened(self, write: Write, concerned: list[Account]) -> None:
