@@ -11,7 +11,7 @@ from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
 from tests.integration.store import scene_rows
 from tests.integration.store.conftest import move_provider, new_uuid, restock, set_of, stock
-from tests.integration.store.interleaving import Action, Scene
+from tests.integration.store.interleaving import Action, Scene, writing
 
 
 def scene(store: Store) -> Scene:
@@ -90,19 +90,12 @@ def shrink(total: int) -> Action:
     return action
 
 
-def drop_disk(store: Store, scene: Scene) -> None:
-    store.write(inventories.delete_one, scene["host"], "DISK_GB")
-
-
 def set_step(store: Store, scene: Scene) -> None:
     restock(store, scene["right"], "VGPU", InventoryRecord(2, step_size=2), 0)
 
 
 def delete_provider(role: str) -> Action:
-    def action(store: Store, scene: Scene) -> None:
-        store.write(providers.delete, scene[role])
-
-    return action
+    return writing(providers.delete, role)
 
 
 def move(role: str, parent: str | None) -> Action:
@@ -110,10 +103,6 @@ def move(role: str, parent: str | None) -> Action:
         move_provider(store, scene[role], None if parent is None else scene[parent])
 
     return action
-
-
-def release(store: Store, scene: Scene) -> None:
-    store.write(allocations.delete, scene["old"])
 
 
 def add_child(store: Store, scene: Scene) -> None:
@@ -145,5 +134,7 @@ def reshape_to(role: str, *, new_project: bool = False) -> Action:
     return action
 
 
+drop_disk = writing(inventories.delete_one, "host", "DISK_GB")
+release = writing(allocations.delete, "old")
 last_unit = claim("one", {"host": {"VCPU": 1}}, None)
 both = claim("one", {"right": {"VGPU": 1}, "host": {"DISK_GB": 1}}, None)

@@ -30,6 +30,13 @@ MakeScene = Callable[[Store], Scene]
 DEADLINE = 30.0
 
 
+def writing(function: Callable[..., object], *roles: str, **arguments: object) -> Action:
+    """A write of the store about what has these roles in a scene; other words are themselves."""
+    return lambda store, scene: store.write(
+        function, *(scene.get(role, role) for role in roles), **arguments
+    )
+
+
 @dataclass
 class Stop:
     """Stops one session once, before its statement number `at`."""

@@ -22,7 +22,13 @@ from tests.integration.store.conftest import (
     set_of,
 )
 from tests.integration.store.host_scene import claim, look, release
-from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
+from tests.integration.store.interleaving import (
+    Action,
+    Scene,
+    Sessions,
+    check_both_orders,
+    writing,
+)
 
 ID = "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :{}) AS found)"
 
@@ -70,11 +76,6 @@ def reshape_memory_in(store: Store, scene: Scene) -> None:
     store.write(reshape.apply, {scene["host"]: (generation_of(store, scene["host"]), records)}, [])
 
 
-def release_loose(store: Store, scene: Scene) -> None:
-    """Nothing is locked of what a change of the host's inventories holds at first."""
-    store.write(allocations.delete, scene["loose"])
-
-
 def resize(store: Store, scene: Scene) -> None:
     store.write(allocations.write, [set_of(scene["old"], {scene["host"]: {"VCPU": 1}})])
 
@@ -89,14 +90,10 @@ def reshape_away(store: Store, scene: Scene) -> None:
     )
 
 
-def end_lost(store: Store, scene: Scene) -> None:
-    store.write(providers.delete, scene["lost"])
-
-
-def repair(store: Store, scene: Scene) -> None:
-    store.write(audit.repair)
-
-
+# nothing is locked of what a change of the host's inventories holds at first
+release_loose = writing(allocations.delete, "loose")
+end_lost = writing(providers.delete, "lost")
+repair = writing(audit.repair)
 two_hosts = claim("one", {"other": {"VCPU": 1}, "host": {"DISK_GB": 1}}, None)
 
 PAIRS: dict[str, tuple[Action, Action]] = {

@@ -32,7 +32,13 @@ from tests.integration.store.conftest import (
     set_of,
     stock,
 )
-from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
+from tests.integration.store.interleaving import (
+    Action,
+    Scene,
+    Sessions,
+    check_both_orders,
+    writing,
+)
 
 
 def new_name() -> str:
@@ -120,28 +126,16 @@ def claim_of_an_owner(kind: str, consumer: str) -> Action:
     return action
 
 
-def end_class(store: Store, scene: Scene) -> None:
-    store.write(resource_classes.delete, scene["class"])
+def delete_stock_and_class(tx: WriteTransaction, provider: str, name: str) -> None:
+    inventories.delete_all(tx, provider)
+    resource_classes.delete(tx, name)
 
 
-def rename_class(store: Store, scene: Scene) -> None:
-    store.write(resource_classes.rename, scene["class"], scene["fresh class"])
-
-
-def make_class(store: Store, scene: Scene) -> None:
-    store.write(resource_classes.ensure, scene["fresh class"])
-
-
-def end_stock_and_class(store: Store, scene: Scene) -> None:
-    def both(tx: WriteTransaction) -> None:
-        inventories.delete_all(tx, scene["stock"])
-        resource_classes.delete(tx, scene["stocked"])
-
-    store.write(both)
-
-
-def end_trait(store: Store, scene: Scene) -> None:
-    store.write(traits.delete, scene["trait"])
+end_class = writing(resource_classes.delete, "class")
+rename_class = writing(resource_classes.rename, "class", "fresh class")
+make_class = writing(resource_classes.ensure, "fresh class")
+end_stock_and_class = writing(delete_stock_and_class, "stock", "stocked")
+end_trait = writing(traits.delete, "trait")
 
 
 def set_trait(store: Store, scene: Scene) -> None:
@@ -165,10 +159,7 @@ def set_aggregate(role: str, generation: int | None, *, kind: str = "fresh") -> 
 
 
 def end_provider(role: str) -> Action:
-    def action(store: Store, scene: Scene) -> None:
-        store.write(providers.delete, scene[role])
-
-    return action
+    return writing(providers.delete, role)
 
 
 def move_below_host(store: Store, scene: Scene) -> None:
