@@ -166,9 +166,8 @@ class Schedulers:
 
     @contextlib.contextmanager
     def _bus(self) -> Iterator[Any]:
-        bus = message_bus.open_transport(
-            agent_conf.new_config([f"--config-file={self.directory}/scheduler0/scheduler.conf"])
-        )
+        config = f"--config-file={self.directory}/scheduler0/scheduler.conf"
+        bus = message_bus.open_transport(agent_conf.new_config([config]))
         try:
             yield bus
         finally:

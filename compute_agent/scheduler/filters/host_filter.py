@@ -1,13 +1,18 @@
-"""Contract of a filter, which decides whether a host may take a request."""
+"""Contract of a filter, which decides whether a host may take a request, and the run of several."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.host_state import Hosts, HostState
+from compute_agent.scheduler.outcomes import SHOWN_HOSTS, FilterCause, RejectedHost
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +67,34 @@ class HostFilter:
     def reason(self, host: HostState, spec: RequestSpec) -> str:  # noqa: ARG002 - for others
         """Return why `host`, which was rejected, was; "" where the name of the filter says it."""
         return ""
+
+
+def run_filters(
+    filters: Sequence[HostFilter], found_hosts: Sequence[HostState], spec: RequestSpec
+) -> tuple[Hosts, list[FilterCause]]:
+    """Return the hosts that pass all filters, and what each filter left; stops at none left."""
+    remaining_hosts, causes = Hosts.of(found_hosts), list[FilterCause]()
+    for host_filter in filters:
+        if not remaining_hosts:
+            break
+        before = remaining_hosts
+        if host_filter.concerns(spec):
+            remaining_hosts = Hosts.of(host_filter.filter_all(before, spec))
+        rejected_hosts: Iterable[HostState] = ()
+        if len(remaining_hosts) < len(before):
+            left_roots = set(remaining_hosts.uuids)
+            rejected_hosts = (host for host in before if host.uuid not in left_roots)
+        causes.append(
+            FilterCause(
+                host_filter.name,
+                len(before),
+                len(remaining_hosts),
+                remaining_hosts.names(SHOWN_HOSTS),
+                tuple(
+                    RejectedHost(host.name, host_filter.reason(host, spec))
+                    for host in islice(rejected_hosts, SHOWN_HOSTS)
+                ),
+            )
+        )
+        LOG.debug("%s left %d of %d hosts", host_filter.name, len(remaining_hosts), len(before))
+    return remaining_hosts, causes

@@ -18,7 +18,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.affinity import ServerGroupAntiAffinityFilter
-from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.filters.host_filter import HostFilter, run_filters
 from compute_agent.scheduler.fleet.aggregates import Aggregates, AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
@@ -32,7 +32,6 @@ from compute_agent.scheduler.placement.candidates import (
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search import layout_queries, prefilters
-from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.inquiry import Inquiry
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
@@ -42,6 +41,7 @@ from compute_agent.scheduler.search.targets import (
     missing_traits,
     root_of,
     roots_of_named,
+    run_exclusions,
     sees_all_hosts,
     target_of,
     with_hosts,

@@ -11,7 +11,7 @@ once its turn to be claimed comes; and to gather a group one member is enough.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -24,7 +24,7 @@ from compute_agent.scheduler.filters.affinity import (
     anti_affinity,
 )
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.host_state import NO_CELL, Hosts, HostState
 from compute_agent.scheduler.outcomes import SHOWN_HOSTS, Causes, FilterCause, RejectedHost
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
@@ -62,6 +62,44 @@ def target_of(
         return Target()
     roots = {root for name in names for root in _roots(name, placement, announcements, bool(nodes))}
     return Target(names, roots.pop() if len(roots) == 1 else None)
+
+
+def run_exclusions(
+    spec: RequestSpec,
+    target: Target,
+    hosts: Hosts,
+) -> tuple[Hosts, list[FilterCause]]:
+    """Return the hosts that the request itself does not exclude, and what excluded the others."""
+    ignored_names = spec.ignore_hosts | spec.retried_hosts
+    destination = spec.destination
+    exclusions: tuple[tuple[str, object, Callable[[HostState], bool]], ...] = (
+        ("the named host", target.names, target.admits),
+        ("ignore_hosts", ignored_names, lambda host: ignored_names.isdisjoint(host.known_as)),
+        (
+            "the cell of the destination",
+            destination.cell and not destination.allow_cross_cell_move,
+            lambda host: host.cell in (destination.cell, NO_CELL),
+        ),
+    )
+    remaining_hosts, causes = hosts, []
+    for name, is_asked, admits in exclusions:
+        if not is_asked:
+            continue
+        admitted_hosts = remaining_hosts.where([*map(admits, remaining_hosts)])
+        if len(admitted_hosts) < len(remaining_hosts):
+            names = admitted_hosts.names(SHOWN_HOSTS)
+            rejected_hosts = [host for host in remaining_hosts if not admits(host)]
+            causes.append(
+                FilterCause(
+                    name,
+                    len(remaining_hosts),
+                    len(admitted_hosts),
+                    names,
+                    tuple(RejectedHost(host.name) for host in rejected_hosts[:SHOWN_HOSTS]),
+                )
+            )
+        remaining_hosts = admitted_hosts
+    return remaining_hosts, causes
 
 
 def sees_all_hosts(spec: RequestSpec, target: Target) -> bool:

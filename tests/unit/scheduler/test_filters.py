@@ -12,12 +12,11 @@ from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, InstanceGroup, RequestSpec
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.facts import matches
-from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
+from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter, run_filters
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import ProviderSummary
-from compute_agent.scheduler.search.filtering import run_filters
 from tests.unit.scheduler.specs import spec
 from tests.unit.scheduler.trees import counts
 
