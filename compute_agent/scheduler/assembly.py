@@ -129,12 +129,6 @@ def parts_of(
     )
 
 
-def scheduler_of(conf: cfg.ConfigOpts, transport: Transport) -> tuple[Scheduler, PlacementClient]:
-    """Return a scheduler as `conf` describes it, and its client of placement; see `parts_of`."""
-    parts = parts_of(conf, transport)
-    return parts.scheduler, parts.client
-
-
 def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
     """Return the options of `conf` about asking and filtering.
 

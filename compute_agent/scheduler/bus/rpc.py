@@ -192,6 +192,7 @@ class SchedulerService:
     """The scheduler's servers on one bus.
 
     :param observer: hears of the calls.
+    :ivar endpoint: what has the parts that calls are answered with.
     """
 
     def __init__(
@@ -205,29 +206,22 @@ class SchedulerService:
         self.announcements = announcements = Announcements()
         observer = observer or Observer()
         recent_claims = RecentClaims()
-        self._endpoint = SchedulerEndpoint(
+        self.endpoint = SchedulerEndpoint(
             lambda: assembly.parts_of(
                 conf, placement, announcements, observer=observer, recent_claims=recent_claims
             ),
             observer,
         )
-        life_cycle = LifeCycleEndpoint(lambda: self.parts, observer, SchedulerEndpoint.target)
+        life_cycle = LifeCycleEndpoint(
+            lambda: self.endpoint.parts, observer, SchedulerEndpoint.target
+        )
         self._servers = [
             BusServer(bus, topic, host, endpoints)
             for topic, endpoints in (
-                (TOPIC, [self._endpoint, life_cycle]),
+                (TOPIC, [self.endpoint, life_cycle]),
                 (STATE_TOPIC, [StateEndpoint(announcements, recent_claims, bus)]),
             )
         ]
-
-    @property
-    def parts(self) -> SchedulerParts:
-        """See `SchedulerEndpoint.parts`."""
-        return self._endpoint.parts
-
-    def renew(self) -> None:
-        """See `SchedulerEndpoint.renew`."""
-        self._endpoint.renew()
 
     def start(self) -> None:
         """Begin to answer."""

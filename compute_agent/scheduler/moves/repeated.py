@@ -76,13 +76,8 @@ def _ends_of_evacuation(
         uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree
     }
     destination = set(holding.allocations) - source_tree - set(sharing)
-    return source_amounts, _only_root(placement, destination) if source_amounts else ""
-
-
-def _only_root(placement: PlacementClient, uuids: Collection[str]) -> str:
-    """Return the root of all these providers; empty without any and for several trees."""
-    roots = set(placement.provider_roots(sorted(uuids)).values())
-    return roots.pop() if len(roots) == 1 else ""
+    roots = set(placement.provider_roots(sorted(destination)).values()) if source_amounts else set()
+    return source_amounts, roots.pop() if len(roots) == 1 else ""
 
 
 def _source(

@@ -49,13 +49,6 @@ class CandidateQueries:
     notes: list[str] = field(default_factory=list)
     microversion: Microversion = (0, 0)
 
-    def shapes(self) -> tuple[LayoutQuery, ...]:
-        """Return the shapes in which the request is asked at once.
-
-        :raises InvalidRequest: the request is wrong in itself.
-        """
-        return layout_queries.shapes(self.request, self.numa, self.policy_of)
-
     def ask(self, shape: LayoutQuery) -> AllocationCandidates:
         request = shape.request
         is_extended = request.gains_by_extensions and self.placement.understands_extensions()
@@ -122,7 +115,8 @@ class Inquiry:
         if not (request.gains_by_extensions and self.placement.understands_extensions()):
             request = request.plain()
         queries = self._queries(spec, request)
-        found_answers = self._ask_layouts(queries, queries.shapes())
+        shapes = layout_queries.shapes(request, queries.numa, queries.policy_of)
+        found_answers = self._ask_layouts(queries, shapes)
         if not any(found_answers):
             probe = layout_queries.split_shape(request, queries.numa)
             if probe is not None:
@@ -144,7 +138,9 @@ class Inquiry:
 
     def requests(self, spec: RequestSpec, request: CandidateRequest) -> list[CandidateRequest]:
         """Return a request in each of the shapes in which it is asked."""
-        return [shape.request for shape in self._queries(spec, request).shapes()]
+        queries = self._queries(spec, request)
+        shapes = layout_queries.shapes(request, queries.numa, queries.policy_of)
+        return [shape.request for shape in shapes]
 
     def _queries(self, spec: RequestSpec, request: CandidateRequest) -> CandidateQueries:
         page_size_traits: Collection[str] = ()

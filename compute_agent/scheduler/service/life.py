@@ -179,7 +179,7 @@ class SchedulerLife:
             placement_up=answers, bus_up=self._bus_up, oldest_announcement=max(ages, default=0.0)
         )
         if answers:
-            self._service.parts.recover()
+            self._service.endpoint.parts.recover()
 
     def _announcement_ages(self, *, only_existing: bool) -> list[float]:
         """Return the seconds since each host was last heard.
@@ -190,12 +190,12 @@ class SchedulerLife:
         by_root = announcements.all()
         existing_roots: Collection[str] = by_root
         if only_existing:
-            existing_roots = self._service.parts.client.provider_names(tuple(by_root))
+            existing_roots = self._service.endpoint.parts.client.provider_names(tuple(by_root))
         return [announcements.age(last) for root, last in by_root.items() if root in existing_roots]
 
     def _placement_now(self) -> str:
         try:
-            self._service.parts.client.connect()
+            self._service.endpoint.parts.client.connect()
         except PlacementUnavailable:
             return PLACEMENT_AWAY
         except PlacementError as error:
@@ -204,7 +204,7 @@ class SchedulerLife:
 
     def _journal_now(self) -> str:
         try:
-            self._service.parts.journal.check()
+            self._service.endpoint.parts.journal.check()
         except JournalUnusable as error:
             return f"; {str(error).rstrip('.')}"
         return ""
@@ -223,7 +223,7 @@ class SchedulerLife:
         self._manager.reloading()
         try:
             changes = agent_conf.reload(self._conf)
-            self._service.renew()
+            self._service.endpoint.renew()
         except ComputeAgentError as error:
             LOG.error("Reloading failed; configuration and aggregates stay as they were: %s", error)
         else:
@@ -242,7 +242,7 @@ class SchedulerLife:
             "placement": self._placement_state,
             "calls": self._calls.in_progress(),
             "announcements": {"hosts": len(ages), "oldest_seconds": round(max(ages, default=0.0))},
-            "journal": self._service.parts.journal.entries(),
+            "journal": self._service.endpoint.parts.journal.entries(),
         }
 
     def _asked_to_stop(self) -> None:
@@ -290,9 +290,8 @@ def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> bool:
     :raises InvalidConfiguration: an option cannot be used.
     :raises PlacementError: placement refuses this scheduler.
     """
-    _, client = assembly.scheduler_of(conf, placement)
     try:
-        client.connect()
+        assembly.parts_of(conf, placement).client.connect()
     except PlacementUnavailable as error:
         LOG.warning(
             "Placement cannot be reached; requests are refused until it can: %s", str(error)

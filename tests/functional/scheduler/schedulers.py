@@ -20,7 +20,7 @@ Before = Callable[[str, str, Any], Response | None]
 def scheduler(config: Path, before: Before | None = None) -> tuple[Scheduler, RecordingTransport]:
     conf = agent_conf.new_config([f"--config-file={config}"])
     transport = RecordingTransport(KeystoneTransport.from_conf(conf), before=before)
-    return assembly.scheduler_of(conf, transport)[0], transport
+    return assembly.parts_of(conf, transport).scheduler, transport
 
 
 def claimed_by(method: str, path: str, body: Any) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_members_of_an_anti_affinity_group_that_are_claimed_at_the_same_time_par
         conf = agent_conf.new_config([f"--config-file={config}"])
         transport = RecordingTransport(KeystoneTransport.from_conf(conf), after=after)
         asked = replace(one_slot(cloud), instance_group=group)
-        scheduler_, _ = assembly.scheduler_of(conf, transport)
+        scheduler_ = assembly.parts_of(conf, transport).scheduler
         [[selection]] = scheduler_.select_destinations(asked, [member])
         return selection.compute_node_uuid
 
@@ -160,7 +160,7 @@ def test_what_placement_failed_to_take_back_is_given_back_later(cloud: Cloud, co
 
     conf = agent_conf.new_config([f"--config-file={config}"])
     transport = RecordingTransport(KeystoneTransport.from_conf(conf), before, after)
-    several, *_ = assembly.scheduler_of(conf, transport)
+    several = assembly.parts_of(conf, transport).scheduler
     with pytest.raises(PlacementUnavailable):
         several.select_destinations(one_slot(cloud), instances)
     assert [cloud.held(instance) for instance in instances] == [{host: {cloud.mark: 1}}] * 2
@@ -184,7 +184,7 @@ def test_a_claim_whose_answer_is_lost_is_not_made_twice(cloud: Cloud, config: Pa
 
     transport = RecordingTransport(KeystoneTransport.from_conf(conf), after=after)
     instance = new_uuid()
-    scheduler_, *_ = assembly.scheduler_of(conf, transport)
+    scheduler_ = assembly.parts_of(conf, transport).scheduler
     [[selection]] = scheduler_.select_destinations(one_slot(cloud), [instance])
     assert lost
     assert selection.compute_node_uuid in hosts
