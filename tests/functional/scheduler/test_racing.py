@@ -304,7 +304,7 @@ def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: P
             (f"h-{old}",)
         }
         cloud.call("DELETE", f"/resource_providers/{old}")
-        service.renew()
+        service.endpoint.renew()
         assert client.call("upgrade_status")["minimum_service_version"] == 1
     finally:
         service.stop()

@@ -17,7 +17,7 @@ from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
 SEARCH = 35
-CLAIM = {"compute_agent": 42, "placement_server": 48}
+CLAIM = {"compute_agent": 40, "placement_server": 48}
 
 INVENTORIES = {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}}
 QUERY = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1&required=COMPUTE_NODE&limit=10"
