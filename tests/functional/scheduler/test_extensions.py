@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ class RolledBackPlacement:
     def send(self, request: Request) -> Response:
         if not self.back:
             return self._transport.send(request)
-        response = self._transport.send(replace(request, extensions=None))
+        response = self._transport.send(request._replace(extensions=None))
         if isinstance(response.json, dict):
             response.json.pop("extensions", None)
         return response
