@@ -163,16 +163,20 @@ class Operator:
         options = [f"--config-file={config}", *self.extra]
         return [self.topic, command, *options, *arguments]
 
-    def run(self, command: str, *arguments: str) -> Result:
-        """Run the command in this process."""
+    def run(self, command: str, *arguments: str, status: int | None = None) -> Result:
+        """Run the command in this process.
+
+        :param status: with which it has to end.
+        """
         argv = self.arguments(command, *arguments)
         self.capture.readouterr()
         try:
-            status = manage.main(argv)
+            ended_with = manage.main(argv)
         except SystemExit as ended:
-            status = int(ended.code or 0)
-        out, err = self.capture.readouterr()
-        return Result(status, out, err)
+            ended_with = int(ended.code or 0)
+        result = Result(ended_with, *self.capture.readouterr())
+        assert status in (None, ended_with), result
+        return result
 
     def run_killed_before_write(
         self, write: int | str, command: str = "migrate_compute_inventory", *arguments: str
@@ -187,8 +191,8 @@ class Operator:
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return Result(done.returncode, done.stdout, done.stderr)
 
-    def migrate(self, *arguments: str) -> Result:
-        return self.run("migrate_compute_inventory", *arguments)
+    def migrate(self, *arguments: str, status: int | None = None) -> Result:
+        return self.run("migrate_compute_inventory", *arguments, status=status)
 
     def dump(self) -> list[str]:
         """Every row of the database."""

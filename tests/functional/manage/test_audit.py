@@ -38,8 +38,7 @@ def test_a_consumer_that_is_not_in_the_file_is_an_orphan(operator: Operator) -> 
     root = operator.placement.new_host(operator.name)
     alive, gone = (operator.placement.claim({root: {"VCPU": 1}}) for _ in range(2))
     exist = listed(operator, *set(everything(operator.placement)) - {gone})
-    result = operator.run("audit", exist, NOW, "--json")
-    assert result.status == 3
+    result = operator.run("audit", exist, NOW, "--json", status=3)
     orphans = result.document["orphans"]
     assert [orphan["uuid"] for orphan in orphans] == [gone]
     assert orphans[0]["allocations"][root]["resources"] == {"VCPU": 1}
@@ -51,8 +50,7 @@ def test_what_is_found_is_deleted_on_demand_and_then_there_is_none(operator: Ope
     root = operator.placement.new_host(operator.name)
     alive, gone = (operator.placement.claim({root: {"VCPU": 1}}) for _ in range(2))
     exist = listed(operator, *set(everything(operator.placement)) - {gone})
-    result = operator.run("audit", exist, NOW, "--delete")
-    assert result.status == 4
+    result = operator.run("audit", exist, NOW, "--delete", status=4)
     assert gone in result.out
     assert operator.placement.held(gone) == {}
     assert operator.placement.held(alive) == {root: {"VCPU": 1}}
@@ -72,8 +70,7 @@ def test_types_that_are_neither_instance_nor_migration_are_left_alone(offline: O
     root = offline.placement.new_host()
     kinds = ("INSTANCE", "MIGRATION", None, "VOLUME")
     made = {kind: offline.placement.claim({root: {"VCPU": 1}}, None, kind) for kind in kinds}
-    result = offline.run("audit", listed(offline), NOW, "--delete", "--json")
-    assert result.status == 4
+    result = offline.run("audit", listed(offline), NOW, "--delete", "--json", status=4)
     assert set(result.document["deleted"]) == {made[kind] for kind in kinds[:3]}
     assert offline.placement.held(made["VOLUME"])
 
@@ -102,8 +99,7 @@ def test_only_consumers_of_the_provider_that_is_named_are_looked_at(offline: Ope
 def test_what_was_written_recently_is_left_alone(offline: Operator) -> None:
     root = offline.placement.new_host()
     consumer = offline.placement.claim({root: {"VCPU": 1}})
-    result = offline.run("audit", listed(offline), "--delete", "--json")
-    assert result.status == 0
+    result = offline.run("audit", listed(offline), "--delete", "--json", status=0)
     assert result.document["young"] == 1
     assert offline.placement.held(consumer)
 
@@ -121,8 +117,7 @@ def test_a_consumer_that_appears_before_the_second_look_is_left_alone(
         listed(offline, back)
 
     monkeypatch.setattr(ProgressBars, "wait", wait)
-    result = offline.run("audit", exist, NOW, "--delete", "--json")
-    assert result.status == 4
+    result = offline.run("audit", exist, NOW, "--delete", "--json", status=4)
     assert waits == [0]
     assert result.document["deleted"] == [gone]
     assert offline.placement.held(back)
@@ -152,8 +147,7 @@ def test_a_consumer_that_changed_since_it_was_read_is_not_deleted(
             assert ask(Request("PUT", request.path, (1, 38), held)).status == 204
 
     answering(change)
-    result = offline.run("audit", listed(offline), NOW, "--delete", "--json")
-    assert result.status == 3
+    result = offline.run("audit", listed(offline), NOW, "--delete", "--json", status=3)
     assert result.document["kept"][0]["uuid"] == consumer
     assert result.document["deleted"] == []
     assert offline.placement.held(consumer) == {root: {"VCPU": 1}}
@@ -165,8 +159,7 @@ def test_1_when_placement_goes_away_while_deleting_and_what_was_deleted_is_said(
     root = offline.placement.new_host()
     consumers = sorted(offline.placement.claim({root: {"VCPU": 1}}) for _ in range(2))
     answering(refusing("PUT", f"/allocations/{consumers[1]}", 503))
-    result = offline.run("audit", listed(offline), NOW, "--delete", "--json")
-    assert result.status == 1
+    result = offline.run("audit", listed(offline), NOW, "--delete", "--json", status=1)
     assert result.document["deleted"] == consumers[:1]
     assert "503" in result.document["failure"]
 
@@ -182,16 +175,14 @@ def test_1_for_what_cannot_be_audited(offline: Operator) -> None:
 
 
 def test_1_for_a_line_that_is_no_uuid(offline: Operator) -> None:
-    result = offline.run("audit", listed(offline, "an instance"), NOW)
-    assert result.status == 1
+    result = offline.run("audit", listed(offline, "an instance"), NOW, status=1)
     assert "line 3" in result.err
 
 
 @pytest.mark.parametrize("source", ["agents", "file"])
 def test_1_with_a_way_out_when_nobody_can_be_asked(offline: Operator, source: str) -> None:
     offline.configure(compute_agent={"instance_source": source})
-    result = offline.run("audit")
-    assert result.status == 1
+    result = offline.run("audit", status=1)
     assert "--instances" in result.err
 
 
@@ -219,8 +210,7 @@ def test_what_no_agent_lists_is_an_orphan(
     alive, gone = placement.claim({one: {"VCPU": 1}}), placement.claim({one: {"VCPU": 1}})
     on_bus(Agent("a", [one], [alive]))
     on_bus(Agent("b", [two]))
-    result = offline.run("audit", NOW, "--json")
-    assert result.status == 3
+    result = offline.run("audit", NOW, "--json", status=3)
     assert result.document["source"] == "agents"
     assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
     assert result.document["unknown"] == []
@@ -243,8 +233,7 @@ def test_a_consumer_on_a_host_whose_agent_is_silent_is_never_an_orphan(
     on_bus(Agent("a", [one]))
     if mute:
         on_bus(MuteAgent("b", [two]))
-    result = offline.run("audit", NOW, "--delete", "--json")
-    assert result.status == 5
+    result = offline.run("audit", NOW, "--delete", "--json", status=5)
     assert {consumer["uuid"] for consumer in result.document["unknown"]} == {on_child, on_both}
     assert all("silent" in consumer["reason"] for consumer in result.document["unknown"])
     assert placement.held(on_child)
@@ -259,13 +248,11 @@ def test_a_consumer_of_shared_resources_is_judged_by_its_own_existence(
     pool = placement.new_provider("pool", {"DISK_GB": 9}, ("MISC_SHARES_VIA_AGGREGATE",))
     alive, gone = (placement.claim({pool: {"DISK_GB": 1}}) for _ in range(2))
     on_bus(Agent("a", [host], [alive]))
-    result = offline.run("audit", NOW, "--json")
-    assert result.status == 3
+    result = offline.run("audit", NOW, "--json", status=3)
     assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
     # with a silent agent it could run there
     placement.new_host("silent")
-    result = offline.run("audit", NOW, "--json")
-    assert result.status == 5
+    result = offline.run("audit", NOW, "--json", status=5)
     assert [consumer["uuid"] for consumer in result.document["unknown"]] == [gone]
 
 
@@ -275,8 +262,7 @@ def test_agents_know_no_migrations(offline: Operator, on_bus: Callable[[Agent], 
     migration = placement.claim({host: {"VCPU": 1}}, None, "MIGRATION")
     untyped = placement.claim({host: {"VCPU": 1}}, None, None)
     on_bus(Agent("a", [host]))
-    result = offline.run("audit", NOW, "--delete", "--json")
-    assert result.status == 3
+    result = offline.run("audit", NOW, "--delete", "--json", status=3)
     assert [consumer["uuid"] for consumer in result.document["unknown"]] == [migration]
     assert [consumer["uuid"] for consumer in result.document["kept"]] == [untyped]
     assert placement.held(migration)
@@ -288,8 +274,7 @@ def test_when_no_agent_answers_at_all_nothing_is_an_orphan(
 ) -> None:
     pool = offline.placement.new_provider("p", {"DISK_GB": 9}, ("MISC_SHARES_VIA_AGGREGATE",))
     offline.placement.claim({pool: {"DISK_GB": 1}})
-    result = offline.run("audit", NOW, "--delete", "--json")
-    assert result.status == 5
+    result = offline.run("audit", NOW, "--delete", "--json", status=5)
     assert len(result.document["unknown"]) == 1
 
 
@@ -304,8 +289,7 @@ def test_what_else_does_not_fit_is_reported(
     placement.claim({one: {"VCPU": 1}}, home)
     on_bus(Agent("a", [one], [naked, astray, home]))
     on_bus(Agent("b", [two]))
-    result = offline.run("audit", NOW, "--host-age=0", "--json")
-    assert result.status == 0
+    result = offline.run("audit", NOW, "--host-age=0", "--json", status=0)
     assert {(finding["what"], finding["uuid"]) for finding in result.document["findings"]} == {
         ("instance without allocations", naked),
         ("instance with allocations on another host", astray),
@@ -329,7 +313,6 @@ def test_sync_aggregates_knows_from_the_agents_which_node_a_host_has(
     offline.configure(compute_scheduler={"aggregate_source": file})
     on_bus(Agent("good", [root]))
     on_bus(Agent("bad", nodes))
-    result = offline.run("sync_aggregates")
-    assert result.status == status
+    result = offline.run("sync_aggregates", status=status)
     assert "bad" in result.err
     assert offline.placement.aggregates(root) == {mine}

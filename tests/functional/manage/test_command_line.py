@@ -99,16 +99,14 @@ def test_every_command_tells_by_its_status_what_is_wrong(
         raise RuntimeError("broken")
 
     answering(broken)
-    result = offline.run(command, *arguments)
-    assert result.status == 255
+    result = offline.run(command, *arguments, status=255)
     assert "Traceback" in result.err
 
     offline.extra = ["--request-timeout=5"]
     assert offline.run(command, *arguments).status == no_placement
 
     offline.configure(DEFAULT={"update_resources_interval": "often"})
-    result = offline.run(command, *arguments)
-    assert result.status == wrong_option
+    result = offline.run(command, *arguments, status=wrong_option)
     assert "update_resources_interval" in result.err
     assert offline.dump() == before
 

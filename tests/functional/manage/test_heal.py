@@ -29,8 +29,7 @@ def test_0_when_an_instance_without_allocations_gets_what_its_flavor_says(
 ) -> None:
     root = flat_host(operator.placement, operator.name)
     guest = instance(operator.name)
-    result = operator.run("heal_allocations", described(operator, guest), "--json")
-    assert result.status == 0
+    result = operator.run("heal_allocations", described(operator, guest), "--json", status=0)
     assert operator.placement.held(guest["uuid"]) == {root: NEED}
     record = consumer(operator.placement, guest["uuid"])
     assert (record["project_id"], record["user_id"]) == ("a-project", "a-user")
@@ -191,8 +190,7 @@ def test_a_port_gets_what_it_asks_for_and_its_provider_is_told(offline: Operator
     placement.claim({root: NEED}, guest["uuid"])
     file = described(offline, guest)
     assert offline.run("heal_allocations", file, "--skip-port-allocations").status == 4
-    result = offline.run("heal_allocations", file, "--json")
-    assert result.status == 0
+    result = offline.run("heal_allocations", file, "--json", status=0)
     assert placement.held(guest["uuid"]) == {root: NEED, nic: {"NET_BW_EGR_KILOBIT_PER_SEC": 100}}
     assert result.document["outcomes"][0]["bindings"] == {port: nic}
     assert offline.run("heal_allocations", file).status == 4
@@ -238,8 +236,7 @@ def test_what_nothing_asks_for_is_reported_and_taken_away_by_force_alone(
     much = {root: {**NEED, "VCPU": 5}, other: {"VCPU": 1}}
     offline.placement.claim(much, guest["uuid"])
     file = described(offline, guest)
-    result = offline.run("heal_allocations", file, "--json")
-    assert result.status == 4
+    result = offline.run("heal_allocations", file, "--json", status=4)
     assert result.document["outcomes"][0]["surplus"] == {root: {"VCPU": 3}, other: {"VCPU": 1}}
     assert offline.placement.held(guest["uuid"]) == much
     assert "--force" in offline.run("heal_allocations", file).out
@@ -265,8 +262,7 @@ def test_a_bare_uuid_says_that_it_exists_and_nothing_else(offline: Operator) -> 
     bare = str(uuid.uuid4())
     file = described(offline, bare)
     assert offline.run("heal_allocations", file).status == 4
-    result = offline.run("heal_allocations", file, f"--instance={bare}")
-    assert result.status == 127
+    result = offline.run("heal_allocations", file, f"--instance={bare}", status=127)
     assert "flavor" in result.err
 
 

@@ -31,8 +31,7 @@ def test_2_for_an_instance_without_compute_node_and_the_others_are_healed(
 ) -> None:
     root = flat_host(offline.placement)
     lost, fine = instance("nowhere"), instance("flat")
-    result = offline.run("heal_allocations", described(offline, lost, fine))
-    assert result.status == 2
+    result = offline.run("heal_allocations", described(offline, lost, fine), status=2)
     assert lost["uuid"] in result.err
     assert "nowhere" in result.err
     assert offline.placement.held(fine["uuid"]) == {root: NEED}
@@ -42,8 +41,7 @@ def test_3_names_provider_and_class_when_the_host_is_full(offline: Operator) -> 
     root = flat_host(offline.placement, VCPU=4)
     offline.placement.claim({root: {"VCPU": 3}})
     guest = instance("flat")
-    result = offline.run("heal_allocations", described(offline, guest))
-    assert result.status == 3
+    result = offline.run("heal_allocations", described(offline, guest), status=3)
     assert "flat" in result.err
     assert "1 of 4 VCPU left, and 2 are needed" in result.err
     assert offline.placement.held(guest["uuid"]) == {}
@@ -68,8 +66,7 @@ def test_3_when_the_cell_that_the_guest_is_on_is_full_though_another_is_not(
     _root, zero, _one = nested_host(offline.placement)
     offline.placement.claim({zero: {"VCPU": 4}})
     guest = instance("nested", devices={"cells": [{"cell": 0, "vcpus": 2, "memory_mib": 512}]})
-    result = offline.run("heal_allocations", described(offline, guest))
-    assert result.status == 3
+    result = offline.run("heal_allocations", described(offline, guest), status=3)
     assert "VCPU" in result.err
     assert "nested_NUMA0" in result.err
     assert offline.placement.held(guest["uuid"]) == {}
@@ -89,8 +86,7 @@ def test_3_when_placement_goes_away_and_what_was_healed_is_said(
     flat_host(offline.placement)
     first, second = instance("flat"), instance("flat")
     answering(refusing("GET", f"/allocations/{second['uuid']}", 503))
-    result = offline.run("heal_allocations", described(offline, first, second), "--json")
-    assert result.status == 3
+    result = offline.run("heal_allocations", described(offline, first, second), "--json", status=3)
     assert [outcome["instance"] for outcome in result.document["outcomes"]] == [first["uuid"]]
     assert "503" in result.document["failure"]
 
@@ -122,8 +118,7 @@ def test_127_for_a_line_that_is_not_understood_and_nothing_is_changed(
 ) -> None:
     flat_host(offline.placement)
     before = offline.dump()
-    result = offline.run("heal_allocations", described(offline, instance("flat"), line))
-    assert result.status == 127
+    result = offline.run("heal_allocations", described(offline, instance("flat"), line), status=127)
     assert "line 2" in result.err
     assert offline.dump() == before
 
@@ -131,6 +126,5 @@ def test_127_for_a_line_that_is_not_understood_and_nothing_is_changed(
 @pytest.mark.parametrize("source", ["agents", "file"])
 def test_127_with_a_way_out_when_nobody_knows_the_flavors(offline: Operator, source: str) -> None:
     offline.configure(compute_agent={"instance_source": source})
-    result = offline.run("heal_allocations")
-    assert result.status == 127
+    result = offline.run("heal_allocations", status=127)
     assert "--instances" in result.err

@@ -25,8 +25,7 @@ def reported(operator: Operator) -> str:
 def test_a_host_without_allocations_is_deleted_with_its_whole_tree(operator: Operator) -> None:
     reported(operator)
     others = operator.placement.new_host()
-    result = operator.run("delete-host", operator.name, "--json")
-    assert result.status == 0
+    result = operator.run("delete-host", operator.name, "--json", status=0)
     assert operator.name in result.document["host"]["providers"]
     assert operator.placement.providers(operator.name) == {}
     assert operator.placement.ask("GET", f"/resource_providers/{others}")
@@ -35,8 +34,7 @@ def test_a_host_without_allocations_is_deleted_with_its_whole_tree(operator: Ope
 def test_a_host_in_use_is_refused_and_its_consumers_are_listed(operator: Operator) -> None:
     root = operator.placement.new_host(operator.name)
     consumer = operator.placement.claim({root: {"VCPU": 1}})
-    result = operator.run("delete-host", operator.name)
-    assert result.status == 4
+    result = operator.run("delete-host", operator.name, status=4)
     assert consumer in result.err
     assert operator.placement.held(consumer) == {root: {"VCPU": 1}}
     assert operator.placement.providers(operator.name)
@@ -62,8 +60,7 @@ def test_a_consumer_that_runs_only_here_was_not_evacuated(operator: Operator) ->
     elsewhere = operator.placement.new_host()
     stays = operator.placement.claim({root: {"VCPU": 1}})
     moved = operator.placement.claim({root: {"VCPU": 1}, elsewhere: {"VCPU": 1}})
-    result = operator.run("delete-host", operator.name, "--evacuated")
-    assert result.status == 4
+    result = operator.run("delete-host", operator.name, "--evacuated", status=4)
     assert stays in result.err
     assert moved not in result.err
     assert set(operator.placement.held(moved)) == {root, elsewhere}
@@ -94,8 +91,7 @@ def test_a_host_whose_agent_announces_itself_would_be_back_and_is_refused(
     on_bus(Agent("another-name", [str(uuid.uuid4()), root]))
     before = offline.dump()
     for arguments in ((), ("--dry-run",)):
-        result = offline.run("delete-host", offline.name, *arguments)
-        assert result.status == 4
+        result = offline.run("delete-host", offline.name, *arguments, status=4)
         assert "agent another-name announces it" in result.err
         assert "will be back" in result.err
         assert "--force" in result.err
@@ -109,8 +105,7 @@ def test_a_host_that_no_agent_announces_is_deleted_without_a_word(
 ) -> None:
     offline.placement.new_host(offline.name)
     on_bus(Agent(offline.name, [offline.placement.new_host()]))
-    result = offline.run("delete-host", offline.name)
-    assert result.status == 0
+    result = offline.run("delete-host", offline.name, status=0)
     assert "not known" not in result.err
 
 
@@ -121,8 +116,7 @@ def test_a_host_whose_agent_answers_on_this_machine_is_refused(offline: Operator
     server = LocalServer(offline.state / "status.sock", {"status": lambda: status})
     server.start()
     try:
-        result = offline.run("delete-host", offline.name)
-        assert result.status == 4
+        result = offline.run("delete-host", offline.name, status=4)
         assert "status.sock" in result.err
         status["nodes"] = [{"uuid": offline.placement.new_host()}]
         assert offline.run("delete-host", offline.name).status == 0
@@ -134,8 +128,7 @@ def test_without_a_bus_it_is_said_that_nobody_knows_whether_the_agent_runs(
     operator: Operator,
 ) -> None:
     operator.placement.new_host(operator.name)
-    result = operator.run("delete-host", operator.name)
-    assert result.status == 0
+    result = operator.run("delete-host", operator.name, status=0)
     assert "not known" in result.err
     assert "transport_url" in result.err
 
@@ -143,8 +136,7 @@ def test_without_a_bus_it_is_said_that_nobody_knows_whether_the_agent_runs(
 def test_a_bus_that_cannot_be_reached_leaves_it_unknown(offline: Operator) -> None:
     offline.placement.new_host(offline.name)
     offline.configure(DEFAULT={"transport_url": "rabbit://127.0.0.1:1/"})
-    result = offline.run("delete-host", offline.name)
-    assert result.status == 0
+    result = offline.run("delete-host", offline.name, status=0)
     assert "not known" in result.err
 
 
@@ -152,8 +144,7 @@ def test_a_name_that_is_no_hosts_is_refused(operator: Operator) -> None:
     root = operator.placement.new_host(operator.name)
     operator.placement.new_provider(f"{operator.name}_child", {"VGPU": 1}, (), root)
     assert operator.run("delete-host", "no-such-host").status == 4
-    result = operator.run("delete-host", f"{operator.name}_child")
-    assert result.status == 4
+    result = operator.run("delete-host", f"{operator.name}_child", status=4)
     assert root in result.err
     assert len(operator.placement.providers(operator.name)) == 2
 
@@ -168,8 +159,7 @@ def test_a_host_is_renamed_with_everything_that_is_named_after_it(operator: Oper
         f"{operator.name}:an agent", {}, (), before[operator.name]["uuid"]
     )
     new = f"new-{operator.name}"
-    result = operator.run("rename", operator.name, new, "--json")
-    assert result.status == 0
+    result = operator.run("rename", operator.name, new, "--json", status=0)
     after = operator.placement.providers(new)
     expected = {
         name.replace(operator.name, new, 1): provider["uuid"] for name, provider in before.items()
@@ -184,8 +174,7 @@ def test_a_host_is_renamed_with_everything_that_is_named_after_it(operator: Oper
 def test_a_dry_run_of_a_renaming_writes_nothing(offline: Operator) -> None:
     reported(offline)
     before = offline.dump()
-    result = offline.run("rename", offline.name, "other", "--dry-run", "--json")
-    assert result.status == 6
+    result = offline.run("rename", offline.name, "other", "--dry-run", "--json", status=6)
     assert len(result.document["renamed"]) == len(offline.placement.providers(offline.name))
     assert offline.dump() == before
 
@@ -225,8 +214,7 @@ def test_a_name_that_belongs_to_another_provider_is_refused_and_nothing_is_renam
     operator.placement.new_provider(f"{operator.name}_0", {}, (), root)
     new = f"new-{operator.name}"
     taken = operator.placement.new_provider(f"{new}_0")
-    result = operator.run("rename", operator.name, new)
-    assert result.status == 4
+    result = operator.run("rename", operator.name, new, status=4)
     assert taken in result.err
     assert set(operator.placement.providers(operator.name)) == {
         operator.name,
@@ -256,16 +244,14 @@ def test_an_adopted_identity_is_the_hosts_from_then_on(operator: Operator) -> No
 def test_a_host_that_has_an_identity_does_not_get_another(operator: Operator) -> None:
     mine = reported(operator)
     other = operator.placement.new_host()
-    result = operator.run("adopt", other)
-    assert result.status == 4
+    result = operator.run("adopt", other, status=4)
     assert mine in result.err
 
 
 def test_an_identity_beside_the_configuration_file_counts(operator: Operator) -> None:
     other = operator.placement.new_host()
     (operator.directory / "compute_id").write_text(str(uuid.uuid4()))
-    result = operator.run("adopt", other)
-    assert result.status == 4
+    operator.run("adopt", other, status=4)
     assert not (operator.state / "compute_id").exists()
 
 
@@ -274,8 +260,7 @@ def test_a_host_that_lost_its_identity_gets_only_its_own_back(operator: Operator
     operator.state.mkdir()
     marker = {"uuid": mine, "name": "h", "machine_id": "m"}
     (operator.state / "registered").write_text(json.dumps(marker))
-    refused = operator.run("adopt", other)
-    assert refused.status == 4
+    refused = operator.run("adopt", other, status=4)
     assert mine in refused.err
     assert operator.run("adopt", mine).status == 0
 

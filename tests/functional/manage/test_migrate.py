@@ -16,21 +16,18 @@ DRIVERS = "tests.functional.manage.drivers"
 
 
 def test_a_new_host_is_reported_and_a_second_run_finds_nothing_to_do(operator: Operator) -> None:
-    first = operator.migrate("--json")
-    assert first.status == 0
+    first = operator.migrate("--json", status=0)
     assert first.document["nodes"][0]["operations"]
     tree = operator.placement.providers(operator.name)
     assert "VCPU" in tree[f"{operator.name}_NUMA0"]["inventories"]
 
-    second = operator.migrate("--json")
-    assert second.status == 0
+    second = operator.migrate("--json", status=0)
     assert second.document["nodes"][0]["operations"] == []
     assert operator.placement.providers(operator.name) == tree
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(operator: Operator) -> None:
-    result = operator.migrate("--dry-run", "--json")
-    assert result.status == 6
+    result = operator.migrate("--dry-run", "--json", status=6)
     assert result.document["nodes"][0]["operations"]
     assert operator.placement.providers(operator.name) == {}
     assert operator.migrate().status == 0
@@ -43,8 +40,7 @@ def test_a_dry_run_of_a_reshape_leaves_every_row_of_the_database_as_it_was(
     occupied(offline)
     before = offline.dump()
     will_report(offline, "nested")
-    result = offline.migrate("--dry-run", "--json")
-    assert result.status == 6
+    result = offline.migrate("--dry-run", "--json", status=6)
     node = result.document["nodes"][0]
     assert node["reshaped"]
     assert node["consumers"] == 3
@@ -55,8 +51,7 @@ def test_a_reshape_moves_inventory_and_guests_and_is_done_once(operator: Operato
     guests = occupied(operator)
     before = [sums(operator, guest) for guest in guests]
     will_report(operator, "nested")
-    result = operator.migrate("--json")
-    assert result.status == 0
+    result = operator.migrate("--json", status=0)
     assert result.document["nodes"][0]["consumers"] == 3
 
     tree = operator.placement.providers(operator.name)
@@ -66,8 +61,7 @@ def test_a_reshape_moves_inventory_and_guests_and_is_done_once(operator: Operato
     assert [sums(operator, guest) for guest in guests] == before
 
     will_report(operator, "nested")
-    again = operator.migrate("--json")
-    assert again.status == 0
+    again = operator.migrate("--json", status=0)
     assert again.document["nodes"][0]["operations"] == []
 
 
@@ -90,8 +84,7 @@ def test_the_plan_is_written_to_a_file(offline: Operator, tmp_path: Path) -> Non
 def test_a_plan_that_cannot_be_written_is_refused_before_anything_is_done(
     offline: Operator, tmp_path: Path
 ) -> None:
-    result = offline.migrate("--plan", str(tmp_path / "missing" / "plan.json"))
-    assert result.status == 127
+    offline.migrate("--plan", str(tmp_path / "missing" / "plan.json"), status=127)
     assert offline.placement.providers(offline.name) == {}
 
 
@@ -116,15 +109,13 @@ def test_1_for_a_configuration_that_cannot_be_used(
     offline: Operator, group: str, options: dict[str, str]
 ) -> None:
     offline.configure(**{group: options})
-    result = offline.migrate()
-    assert result.status == 1
+    result = offline.migrate(status=1)
     assert next(iter(options)) in result.err
 
 
 def test_1_and_all_reasons_when_a_tree_has_several_problems(offline: Operator) -> None:
     offline.configure(DEFAULT={"compute_driver": f"{DRIVERS}.ReservesTooMuch"})
-    result = offline.migrate()
-    assert result.status == 1
+    result = offline.migrate(status=1)
     assert "MEMORY_MB" in result.err
     assert "DISK_GB" in result.err
     (root,) = offline.placement.providers(offline.name).values()
@@ -145,16 +136,14 @@ def test_1_for_a_placement_config_that_is_missing_or_garbage(
 def test_2_while_the_agent_runs(operator: Operator, arguments: tuple[str, ...]) -> None:
     operator.state.mkdir()
     with AgentLock(operator.state):
-        result = operator.migrate(*arguments)
-    assert result.status == 2
+        result = operator.migrate(*arguments, status=2)
     assert "running" in result.err
     assert operator.placement.providers(operator.name) == {}
 
 
 def test_3_for_a_node_that_is_not_migrated_and_the_others_are(operator: Operator) -> None:
     operator.configure(DEFAULT={"compute_driver": f"{DRIVERS}.OneOfTwoFails"})
-    result = operator.migrate("--json")
-    assert result.status == 3
+    result = operator.migrate("--json", status=3)
     assert "a guest holds what is gone" in result.err
     failures = [node["failure"] is None for node in result.document["nodes"]]
     assert sorted(failures) == [False, True]
@@ -166,8 +155,7 @@ def test_3_for_a_node_that_is_not_migrated_and_the_others_are(operator: Operator
 
 def test_3_for_a_driver_that_is_never_content(offline: Operator) -> None:
     offline.configure(DEFAULT={"compute_driver": f"{DRIVERS}.NeverContent"})
-    result = offline.migrate()
-    assert result.status == 3
+    result = offline.migrate(status=3)
     assert "not migrated" in result.err
 
 
@@ -179,8 +167,7 @@ def test_4_for_a_database_that_cannot_be_used(offline: Operator, tmp_path: Path)
     offline.extra = [f"--placement-config={file}"]
     assert offline.migrate().status == 4
     file.write_text(f"[placement_database]\nconnection = sqlite:///{tmp_path}/empty.db\n")
-    result = offline.migrate()
-    assert result.status == 4
+    result = offline.migrate(status=4)
     assert "db sync" in result.err
 
 

@@ -33,8 +33,7 @@ def test_what_nova_does_not_know_is_an_orphan_however_many_pages_its_list_has(
     root = offline.placement.new_host("one")
     *alive, gone = claims(offline, root, 6)
     cloud.servers = [server(guest, "one") for guest in alive]
-    result = offline.run("audit", NOW, "--json")
-    assert result.status == 3
+    result = offline.run("audit", NOW, "--json", status=3)
     assert result.document["source"] == "nova"
     assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
     assert sum("/servers/detail" in target for _, target, _ in cloud.requests) == 3
@@ -85,8 +84,7 @@ def test_what_else_does_not_fit_is_reported(offline: Operator, cloud: Cloud) -> 
     cloud.servers = [server(guest, "one") for guest in (naked, astray, moving)]
     cloud.servers.append(server(stays, "x"))
     cloud.migrations = [migration(new_uuid(), moving, "migrating")]
-    result = offline.run("audit", NOW, "--host-age=0", "--json")
-    assert result.status == 0
+    result = offline.run("audit", NOW, "--host-age=0", "--json", status=0)
     assert {(finding["what"], finding["uuid"]) for finding in result.document["findings"]} == {
         ("instance without allocations", naked),
         ("instance with allocations on another host", astray),
@@ -112,8 +110,7 @@ def test_1_when_nova_refuses_or_is_away_and_nothing_is_deleted(
 ) -> None:
     [consumer] = claims(offline, offline.placement.new_host("one"), 1)
     cloud.refused = {f"GET {path}": status}
-    result = offline.run("audit", NOW, "--delete")
-    assert result.status == 1
+    result = offline.run("audit", NOW, "--delete", status=1)
     assert "[nova]" in result.err
     assert offline.placement.held(consumer)
 
@@ -132,8 +129,7 @@ def test_1_for_an_entry_without_what_tells_who_it_is_and_nothing_is_deleted(
 ) -> None:
     [consumer] = claims(offline, offline.placement.new_host("one"), 1)
     setattr(cloud, kind, [entry])
-    result = offline.run("audit", NOW, "--delete")
-    assert result.status == 1
+    result = offline.run("audit", NOW, "--delete", status=1)
     assert "not understood" in result.err
     assert offline.placement.held(consumer)
 
@@ -145,8 +141,7 @@ def test_1_when_nova_does_not_show_this_user_where_servers_run(
     del hidden["OS-EXT-SRV-ATTR:host"]
     cloud.servers = [hidden]
     offline.placement.new_host("one")
-    result = offline.run("audit", NOW)
-    assert result.status == 1
+    result = offline.run("audit", NOW, status=1)
     assert "administrator" in result.err
 
 
@@ -154,8 +149,7 @@ def test_1_when_nova_cannot_be_reached(offline: Operator, cloud: Cloud) -> None:
     offline.configure(nova={"endpoint_override": "http://127.0.0.1:1/v2.1"})
     assert offline.run("audit", NOW).status == 1
     offline.configure(nova={"auth_type": ""})
-    result = offline.run("audit", NOW)
-    assert result.status == 1
+    result = offline.run("audit", NOW, status=1)
     assert "[nova]" in result.err
     assert cloud.requests == []
 
@@ -172,6 +166,5 @@ def test_a_reading_is_repeated_while_nova_is_away_for_a_moment(
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
     cloud.refused = {"GET /v2.1/servers/detail": 503}
-    result = offline.run("audit", NOW)
-    assert result.status == 1
+    offline.run("audit", NOW, status=1)
     assert sum("/servers/detail" in target for _, target, _ in cloud.requests) == 4

@@ -92,8 +92,7 @@ def test_5_when_ports_cannot_be_read_and_nothing_is_written(
     root, _, server, _ = bandwidth_host(offline, cloud)
     cloud.refused = {"GET /v2.0/ports": 403}
     before = offline.dump()
-    result = offline.run("heal_allocations")
-    assert result.status == 5
+    result = offline.run("heal_allocations", status=5)
     assert "[neutron]" in result.err
     assert offline.dump() == before
     assert offline.run("heal_allocations", "--skip-port-allocations").status == 0
@@ -105,8 +104,7 @@ def test_5_when_neutron_does_not_show_this_user_what_ports_are_bound_to(
 ) -> None:
     _, _, _, wanted = bandwidth_host(offline, cloud)
     del wanted["binding:profile"], wanted["resource_request"]
-    result = offline.run("heal_allocations")
-    assert result.status == 5
+    result = offline.run("heal_allocations", status=5)
     assert "administrator" in result.err
 
 
@@ -118,8 +116,7 @@ def test_6_when_a_port_cannot_be_updated_and_the_others_get_back_what_they_had(
     cloud.ports.append(second)
     cloud.refused = {f"PUT /v2.0/ports/{second['id']}": 409}
     before = offline.dump()
-    result = offline.run("heal_allocations")
-    assert result.status == 6
+    result = offline.run("heal_allocations", status=6)
     assert second["id"] in result.err
     assert wanted["binding:profile"] == {"pci": "x"}
     assert offline.dump() == before
@@ -133,8 +130,7 @@ def test_7_when_ports_cannot_be_put_back_and_they_are_named(
     cloud.ports.append(second)
     cloud.refused = {"PUT /v2.0/ports/.*": 503}
     cloud.refuse_after = 1
-    result = offline.run("heal_allocations", "--json")
-    assert result.status == 7
+    result = offline.run("heal_allocations", "--json", status=7)
     [outcome] = result.document["outcomes"]
     assert outcome["bindings"] == {wanted["id"]: nic}
     assert wanted["id"] in outcome["detail"]
@@ -146,8 +142,7 @@ def test_3_when_placement_has_no_room_after_all_and_the_ports_get_back_what_they
 ) -> None:
     root, _, server, wanted = bandwidth_host(offline, cloud)
     offline.placement.claim({root: {"VCPU": 7}})
-    result = offline.run("heal_allocations", "--force-overcommit")
-    assert result.status == 3
+    result = offline.run("heal_allocations", "--force-overcommit", status=3)
     assert "VCPU" in result.err
     assert wanted["binding:profile"] == {"pci": "x"}
     assert any(method == "PUT" for method, _, _ in cloud.requests)

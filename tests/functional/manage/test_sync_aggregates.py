@@ -27,14 +27,12 @@ def test_hosts_are_added_once_and_what_they_are_in_besides_stays(operator: Opera
     operator.placement.set_aggregates(one, [others])
     list_hosts(operator, {AZ: [first, second], RACK: [second]})
 
-    result = operator.run("sync_aggregates", "--json")
-    assert result.status == 0
+    result = operator.run("sync_aggregates", "--json", status=0)
     assert len(result.document["changes"]) == 2
     assert operator.placement.aggregates(one) == {others, AZ}
     assert operator.placement.aggregates(two) == {AZ, RACK}
 
-    again = operator.run("sync_aggregates", "--json")
-    assert again.status == 0
+    again = operator.run("sync_aggregates", "--json", status=0)
     assert again.document["changes"] == []
 
 
@@ -71,8 +69,7 @@ def test_a_dry_run_lists_the_changes_and_writes_nothing(offline: Operator) -> No
     offline.placement.new_host(offline.name)
     list_hosts(offline, {AZ: [offline.name]})
     before = offline.dump()
-    result = offline.run("sync_aggregates", "--dry-run", "--json")
-    assert result.status == 0
+    result = offline.run("sync_aggregates", "--dry-run", "--json", status=0)
     assert result.document["changes"][0]["added"] == [AZ]
     assert offline.dump() == before
 
@@ -83,8 +80,7 @@ def test_a_dry_run_lists_the_changes_and_writes_nothing(offline: Operator) -> No
 def test_4_for_a_host_that_nobody_knows_and_the_others_are_done(operator: Operator) -> None:
     known = operator.placement.new_host(operator.name)
     list_hosts(operator, {AZ: ["no-such-host", operator.name]})
-    result = operator.run("sync_aggregates", "--json")
-    assert result.status == 4
+    result = operator.run("sync_aggregates", "--json", status=4)
     assert "no-such-host" in result.err
     assert operator.placement.aggregates(known) == {AZ}
 
@@ -102,8 +98,7 @@ def test_3_for_a_provider_whose_aggregates_cannot_be_written(
     offline.placement.new_host(offline.name)
     list_hosts(offline, {AZ: [offline.name]})
     answering(refusing("PUT", "/aggregates", 400))
-    result = offline.run("sync_aggregates", "--json")
-    assert result.status == 3
+    result = offline.run("sync_aggregates", "--json", status=3)
     assert result.document["problems"][0]["host"] == offline.name
 
 
@@ -113,8 +108,7 @@ def test_2_for_an_answer_that_was_not_expected(
     offline.placement.new_host(offline.name)
     list_hosts(offline, {AZ: [offline.name]})
     answering(refusing("GET", "/aggregates", 400))
-    result = offline.run("sync_aggregates", "--json")
-    assert result.status == 2
+    result = offline.run("sync_aggregates", "--json", status=2)
     assert "as a test wants" in result.document["failure"]
 
 
