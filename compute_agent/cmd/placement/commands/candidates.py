@@ -134,8 +134,7 @@ def _candidates(namespace: argparse.Namespace, client: Client) -> int:
 def _ask(namespace: argparse.Namespace, client: Client) -> Mapping[str, Any]:
     query = [*query_of(namespace, client), ("limit", namespace.limit)]
     path = f"/allocation_candidates?{urlencode(query)}"
-    document: Mapping[str, Any] = client.get(path, "Asking for candidates")
-    return document
+    return dict(client.get(path, "Asking for candidates"))
 
 
 def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
@@ -290,8 +289,7 @@ def _counts(namespace: argparse.Namespace, count: Mapping[str, Any]) -> list[Any
 
 def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
     member = f"&member_of={quote(zone)}" if zone else ""
-    answer: dict[str, Any] = client.get(f"/capacity?{query}{member}", "Counting what fits")
-    return answer
+    return dict(client.get(f"/capacity?{query}{member}", "Counting what fits"))
 
 
 def _fragmentation(namespace: argparse.Namespace, client: Client) -> None:

@@ -114,10 +114,8 @@ def _text(change: Mapping[str, Any]) -> str:
 
 
 def _ask(client: Client, query: list[tuple[str, str]]) -> dict[str, Any]:
-    answer: dict[str, Any] = client.get(f"/history?{urlencode(query)}", "Asking what was changed")
-    return answer
+    return dict(client.get(f"/history?{urlencode(query)}", "Asking what was changed"))
 
 
 def _feed(client: Client, query: list[tuple[str, str]]) -> dict[str, Any]:
-    answer: dict[str, Any] = client.get(f"/changes?{urlencode(query)}", "Waiting for changes")
-    return answer
+    return dict(client.get(f"/changes?{urlencode(query)}", "Waiting for changes"))
