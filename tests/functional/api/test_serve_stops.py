@@ -178,10 +178,17 @@ def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Pat
 
 
 ENDED_WHILE_LOADING = """
-import os, signal
+import importlib, os, signal
 from placement_server.cmd import serve
 
-serve._preload = lambda: os.kill(os.getpid(), signal.SIGTERM)
+import_module = importlib.import_module
+
+def end(name, *package):
+    if name == "placement_server.app":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return import_module(name, *package)
+
+importlib.import_module = end
 serve.main()
 """
 
