@@ -98,7 +98,9 @@ class ChangeFollower:
             return self._pause_without_feed(error)
         except errors.PlacementError as error:
             return self._pause_after_failure(error)
-        self._end_failures()
+        if self._failures or self._board.feed.state is FeedState.NOT_OFFERED:
+            LOG.info("Changes in placement are followed again.")
+        self._failures = 0
         is_first, self._after = self._after is None, changes.last
         changed_nodes = [node for node, root in nodes.items() if is_first or root in changes.roots]
         self._board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
@@ -129,8 +131,3 @@ class ChangeFollower:
         self._failures += 1
         self._board.feed_is(FeedState.FAILING)
         return max(pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
-
-    def _end_failures(self) -> None:
-        if self._failures or self._board.feed.state is FeedState.NOT_OFFERED:
-            LOG.info("Changes in placement are followed again.")
-        self._failures = 0

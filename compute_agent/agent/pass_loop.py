@@ -82,7 +82,10 @@ class PassLoop:
         with ThreadPoolExecutor(self._workers + _WAITING, thread_name_prefix="pass") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
-                self._log_failure_of(self._before_each)
+                try:
+                    self._before_each()
+                except Exception:
+                    LOG.exception("The agent itself failed between two passes; it goes on.")
                 if self._stopping.is_set():
                     return
                 for node, reasons in self._schedule.take_due():
@@ -104,9 +107,3 @@ class PassLoop:
         finally:
             self._schedule.finish(node, self._clock() + result.next_in)
             self._wake.set()
-
-    def _log_failure_of(self, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception:
-            LOG.exception("The agent itself failed between two passes; it goes on.")
