@@ -123,14 +123,6 @@ def test_build_failures_outweigh_everything() -> None:
     assert ordered(hosts) == ["b", "a"]
 
 
-def test_who_needs_no_device_goes_where_none_are() -> None:
-    hosts = [
-        host("gpus", {"": {"VCPU": 4}, "card": {"VGPU": 8}}, {"": {"VCPU": 1}}),
-        host("none", {"": {"VCPU": 4}}, {"": {"VCPU": 1}}),
-    ]
-    assert ordered(hosts) == ["none", "gpus"]
-
-
 def test_soft_policies_prefer_and_do_not_demand() -> None:
     hosts = [
         host("with", {"": {"VCPU": 4}}, instances=frozenset({"m"})),

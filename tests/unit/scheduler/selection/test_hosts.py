@@ -34,25 +34,6 @@ def test_a_host_that_does_not_exist_is_named(journal: Path) -> None:
         chosen(scheduler_on(flat_hosts(a=9), journal), asked)
 
 
-def test_a_host_whose_agent_fell_silent_is_not_chosen(journal: Path) -> None:
-    now = [0.0]
-    announcements = Announcements(lambda: now[0])
-    announcements.receive({"host": "h", "nodes": [{"uuid": "a"}]})
-    now[0] = 61.0
-    announcements.receive({"host": "h", "nodes": [{"uuid": "b"}]})
-    bank = flat_hosts(a=9, b=4)
-    scheduler = scheduler_on(bank, journal, announcements=announcements)
-    assert chosen(scheduler, ONE) == ["host-b"]
-
-
-def test_a_disabled_agent_is_not_chosen(journal: Path) -> None:
-    announcements = Announcements()
-    announcements.receive({"host": "h", "nodes": [{"uuid": "a", "enabled": False}]})
-    bank = flat_hosts(a=9, b=4)
-    scheduler = scheduler_on(bank, journal, announcements=announcements)
-    assert chosen(scheduler, ONE) == ["host-b"]
-
-
 @pytest.mark.parametrize(("track", "host"), [(True, "host-b"), (False, "host-a")])
 def test_announced_instances_count_unless_they_are_not_tracked(
     journal: Path, track: bool, host: str

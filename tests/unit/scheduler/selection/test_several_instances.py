@@ -17,19 +17,6 @@ from compute_agent.scheduler.errors import NoValidHost
 from .clouds import ONE, chosen, flat_hosts, scheduler_on
 
 
-def test_several_instances_are_placed_one_after_the_other(journal: Path) -> None:
-    bank = flat_hosts(a=4, b=3)
-    hosts = chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
-    assert sorted(hosts) == ["host-a", "host-a", "host-b"]
-
-
-def test_nothing_stays_claimed_when_one_of_several_does_not_fit(journal: Path) -> None:
-    bank = flat_hosts(a=4)
-    with pytest.raises(NoValidHost):
-        chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
-    assert bank.held == {}
-
-
 def test_several_instances_are_claimed_in_one_request_and_nothing_is_written_down(
     journal: Path,
 ) -> None:
@@ -117,17 +104,6 @@ def test_what_cannot_be_given_back_is_given_back_with_the_next_request(journal: 
     assert chosen(scheduler_on(bank, journal), ONE, "i9") == ["host-a"]
     assert set(bank.held) == {"i9"}
     assert Journal(journal).entries() == {}
-
-
-def test_a_claim_whose_answer_was_lost_is_given_back_too(journal: Path) -> None:
-    bank = flat_hosts(a=4)
-    bank.after_claim = lambda _consumer: setattr(bank, "down", True)
-    with pytest.raises(PlacementUnavailable):
-        chosen(scheduler_on(bank, journal), ONE)
-    assert set(bank.held) == {"i1"}
-    bank.down, bank.after_claim = False, lambda _consumer: None
-    GiveBack(bank.client, Journal(journal)).process_journal()
-    assert bank.held == {}
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_on_whichever_host_it_is(
