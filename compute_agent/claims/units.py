@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.discovery.facts import is_pci_address
+from compute_agent.discovery.pci_address import is_pci_address
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices

@@ -26,9 +26,9 @@ from compute_agent.discovery.facts import (
     HostTopology,
     PciAddress,
     PmemNamespace,
-    pci_address,
 )
 from compute_agent.discovery.nvml import NvmlGpu, NvmlReading
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.storage import DiskSource, measure
 from compute_agent.discovery.sysfs.cpus import ARCH, kernel_arch
 from compute_agent.discovery.sysfs.memory import GPUS

@@ -19,7 +19,6 @@ How the pieces refer to each other (all by id, never by object):
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
@@ -35,32 +34,6 @@ PciAddress = NewType("PciAddress", str)
     │    └ bus
     └ domain: usually 0000; wider than 16 bits behind Intel VMD (10000:e1:00.0)
 """
-
-_PCI_ADDRESS = re.compile(
-    r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?"
-    r"(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})\.(?P<function>[0-7])"
-)
-_USUAL_LENGTH = len("0000:81:00.0")
-_NORMALISED = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-
-
-def pci_address(text: str) -> PciAddress:
-    """Normalise any spelling of a PCI address: `00000000:84:00.0` (NVML), `84:00.0` (lspci).
-
-    :raises ValueError: `text` is not one.
-    """
-    if len(text) == _USUAL_LENGTH and _NORMALISED.fullmatch(text):
-        return PciAddress(text)  # as the kernel writes it, thousands of times in a look
-    match = _PCI_ADDRESS.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a PCI address such as 0000:81:00.0")
-    domain, bus, device, function = (int(part or "0", 16) for part in match.groups())
-    return PciAddress(f"{domain:04x}:{bus:02x}:{device:02x}.{function}")
-
-
-def is_pci_address(text: str) -> bool:
-    """Whether this is a PCI address as `pci_address` writes it."""
-    return _NORMALISED.fullmatch(text) is not None
 
 
 class HugePages(NamedTuple):

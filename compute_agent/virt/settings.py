@@ -14,7 +14,8 @@ from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.conf.networks import TUNNEL, physnet_group
-from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.storage import CephPool, DiskSource, FileSystem, VolumeGroup
 from compute_agent.fitting.room import PlanOptions
 from compute_agent.programs.whole_numbers import whole_number

@@ -25,8 +25,8 @@ from compute_agent.discovery.facts import (
     MigDevice,
     PhysicalGpu,
     VgpuType,
-    pci_address,
 )
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, NicOptions

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from compute_agent import errors
 from compute_agent.discovery.facts import GpuVf, HostTopology, MdevType, MemoryEncryption
-from compute_agent.discovery.facts import pci_address as address_of
+from compute_agent.discovery.pci_address import pci_address as address_of
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.tracker.passes import reshape_check

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import FactMalformed
-from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.discovery.pci_address import pci_address
 
 _BYTES: Final[Mapping[str, int]] = {
     "b": 1,

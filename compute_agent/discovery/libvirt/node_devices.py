@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
-from compute_agent.discovery.facts import CellId, MdevType, PciAddress, PciDevice, pci_address
+from compute_agent.discovery.facts import CellId, MdevType, PciAddress, PciDevice
 from compute_agent.discovery.libvirt import elements
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import (
@@ -34,6 +34,7 @@ from compute_agent.discovery.libvirt.facts import (
     PciNodeDevice,
     VdpaNodeDevice,
 )
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.sysfs.nics import NO_SPEED
 from compute_agent.discovery.sysfs.pci import NETWORK, bridges
 from compute_agent.discovery.sysfs.vpd import identity

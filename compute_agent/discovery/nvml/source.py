@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from compute_agent.discovery.facts import CellId, NvLink, PciAddress, pci_address
+from compute_agent.discovery.facts import CellId, NvLink, PciAddress
 from compute_agent.discovery.nvml import NvmlGpu, NvmlReading, partitions
 from compute_agent.discovery.nvml.binding import (
     Binding,
@@ -31,6 +31,7 @@ from compute_agent.discovery.nvml.binding import (
     number,
     text_of,
 )
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 LOG = logging.getLogger(__name__)

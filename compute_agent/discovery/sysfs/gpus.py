@@ -25,8 +25,8 @@ from compute_agent.discovery.facts import (
     PciAddress,
     PciDevice,
     PhysicalGpu,
-    pci_address,
 )
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.discovery.sysfs.vpd import identity

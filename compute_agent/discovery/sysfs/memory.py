@@ -10,13 +10,8 @@ from __future__ import annotations
 import re
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
-from compute_agent.discovery.facts import (
-    CellId,
-    HugePages,
-    MemoryEncryption,
-    PciAddress,
-    is_pci_address,
-)
+from compute_agent.discovery.facts import CellId, HugePages, MemoryEncryption, PciAddress
+from compute_agent.discovery.pci_address import is_pci_address
 from compute_agent.discovery.sysfs.reader import Machine
 
 MEMINFO = "meminfo"

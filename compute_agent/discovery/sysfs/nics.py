@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 
-from compute_agent.discovery.facts import NicCard, NicPort, NicVf, PciDevice, pci_address
+from compute_agent.discovery.facts import NicCard, NicPort, NicVf, PciDevice
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.sysfs import pci
 from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions, order
 from compute_agent.discovery.sysfs.reader import Machine

@@ -17,14 +17,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import (
-    CellId,
-    NumaCell,
-    PciAddress,
-    PciDevice,
-    is_pci_address,
-    pci_address,
-)
+from compute_agent.discovery.facts import CellId, NumaCell, PciAddress, PciDevice
+from compute_agent.discovery.pci_address import is_pci_address, pci_address
 from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.reader import Machine
 

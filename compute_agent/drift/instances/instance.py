@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compute_agent import errors
-from compute_agent.discovery.facts import pci_address
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.ports import groups_of_port
 from compute_agent.request.spec import RequestSpec

@@ -20,8 +20,8 @@ from compute_agent.discovery.facts import (
     NumaCell,
     PciDevice,
     PhysicalGpu,
-    pci_address,
 )
+from compute_agent.discovery.pci_address import pci_address
 
 MDEV_TYPE = "nvidia-35"
 _GIB = 1024**3

@@ -45,7 +45,7 @@ _WIDTHS: Final = (4, 2, 2, 1)
 _LARGEST: Final = (0xFFFFFFFF, 0xFF, 0x1F, 7)
 _NUMBER = re.compile(r"[0-9a-f]+")
 _GLOB = re.compile(r"(?:[0-9a-f*?]|\[!?[0-9a-f-]+\])+")
-_SPLIT = re.compile(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)\.([0-7])")
+_EXACT = re.compile(r"[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\.[0-7]")
 
 
 class DeviceEntry:
@@ -170,7 +170,7 @@ class AddressPattern(NamedTuple):
     function: str = ".*"
 
     def matches(self, address: PciAddress) -> bool:
-        parts = _address_parts(address)
+        parts = re.split("[:.]", address)
         patterns = (self.domain, self.bus, self.slot, self.function)
         return all(
             re.match(pattern, part, re.IGNORECASE)
@@ -263,7 +263,8 @@ def _spec(entry: DeviceEntry, *, report: bool) -> DeviceSpec:
         vendor_id=entry.hex_id("vendor_id", is_pattern=True),
         product_id=entry.hex_id("product_id", is_pattern=True),
         address=_address_pattern(entry, address),
-        exact_address=isinstance(address, str) and _is_exact(address),
+        exact_address=isinstance(address, str)
+        and _EXACT.fullmatch(address.strip().lower()) is not None,
         devname=entry.text("devname"),
         physical_network=entry.text("physical_network"),
         is_trusted=entry.flag("trusted") or False,
@@ -309,15 +310,3 @@ def _split_glob(entry: DeviceEntry, address: str) -> list[str]:
             raise entry.refusal(f"address {address!r}: {name} {text} is above {largest:x}")
         glob_parts.append(text.zfill(width) if is_number else text)
     return glob_parts
-
-
-def _is_exact(address: str) -> bool:
-    return _SPLIT.fullmatch(address.strip().lower()) is not None
-
-
-def _address_parts(address: PciAddress) -> tuple[str, str, str, str]:
-    match = _SPLIT.fullmatch(address)
-    if match is None:
-        raise ValueError(f"{address!r} is not a PCI address such as 0000:81:00.0")
-    domain, bus, slot, function = match.groups()
-    return domain, bus, slot, function

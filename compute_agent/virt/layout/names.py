@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.provider_tree import MAX_NAME, provider_name
 
 MEMORY_ENCRYPTION_MODELS: Final = ("amd_sev", "amd_sev_es", "amd_sev_snp", "intel_tdx")

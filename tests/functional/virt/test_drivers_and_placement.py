@@ -13,7 +13,8 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.conf import new_config
-from compute_agent.discovery.facts import NvLink, pci_address
+from compute_agent.discovery.facts import NvLink
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient

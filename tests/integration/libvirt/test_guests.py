@@ -10,10 +10,10 @@ from typing import TypeVar
 import libvirt
 import pytest
 
-from compute_agent.discovery.facts import pci_address
 from compute_agent.discovery.libvirt import guests
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import Guest
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.virt.libvirt.holdings import holdings
 from tests.data.machines import make
 from tests.fixtures.libvirt_guests import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.discovery.facts import pci_address
+from compute_agent.discovery.pci_address import pci_address
 from tests.data.machines import make, two_sockets
 from tests.fixtures.libvirt_guests import (
     function_of_host,

@@ -12,8 +12,8 @@ import logging
 import sys
 from dataclasses import asdict
 
-from compute_agent.discovery.facts import pci_address
 from compute_agent.discovery.nvml.source import NvmlSource
+from compute_agent.discovery.pci_address import pci_address
 
 
 def main() -> None:

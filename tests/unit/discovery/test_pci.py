@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from compute_agent.discovery.facts import HostTopology, PciAddress, pci_address
+from compute_agent.discovery.facts import HostTopology, PciAddress
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.sysfs.reader import read_file
 from tests.data.machine_builder import MachineBuilder
 from tests.unit.discovery.conftest import Machine

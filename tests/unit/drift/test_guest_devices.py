@@ -2,7 +2,7 @@
 
 import pytest
 
-from compute_agent.discovery.facts import pci_address
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.drift.healing.placement_choice import GuestFacts
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 

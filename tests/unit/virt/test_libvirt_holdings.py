@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.discovery.facts import CellId, CpuId, pci_address
+from compute_agent.discovery.facts import CellId, CpuId
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import CellUse, MdevUse
 from compute_agent.virt.libvirt.holdings import holdings

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compute_agent.discovery.facts import MdevType, PciAddress, PhysicalGpu, pci_address
+from compute_agent.discovery.facts import MdevType, PciAddress, PhysicalGpu
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, MdevNodeDevice
 from compute_agent.discovery.libvirt.join import join
+from compute_agent.discovery.pci_address import pci_address
 from compute_agent.virt.layout.options import MdevTypeOptions
 from compute_agent.virt.libvirt.mdevs import (
     LostDevice,

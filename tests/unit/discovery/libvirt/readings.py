@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from compute_agent.discovery.facts import (
-    CellId,
-    Cpu,
-    CpuId,
-    MdevType,
-    NumaCell,
-    PciDevice,
-    pci_address,
-)
+from compute_agent.discovery.facts import CellId, Cpu, CpuId, MdevType, NumaCell, PciDevice
 from compute_agent.discovery.libvirt.facts import (
     HostCapabilities,
     HypervisorReading,
@@ -23,6 +15,7 @@ from compute_agent.discovery.libvirt.facts import (
     PciNodeDevice,
 )
 from compute_agent.discovery.libvirt.node_devices import name_of
+from compute_agent.discovery.pci_address import pci_address
 
 GIB = 1 << 20
 """In KiB."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from compute_agent.discovery.facts import pci_address
 from compute_agent.discovery.libvirt.facts import (
     Guest,
     GuestMdev,
@@ -12,6 +11,7 @@ from compute_agent.discovery.libvirt.facts import (
     VdpaNodeDevice,
 )
 from compute_agent.discovery.libvirt.guests import with_functions
+from compute_agent.discovery.pci_address import pci_address
 
 GPU = pci_address("0000:84:00.0")
 DEVICES = NodeDevices(

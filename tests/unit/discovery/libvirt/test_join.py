@@ -14,10 +14,10 @@ from compute_agent.discovery.facts import (
     NicVf,
     PciDevice,
     PhysicalGpu,
-    pci_address,
 )
 from compute_agent.discovery.libvirt.facts import NodeDevices, VdpaNodeDevice
 from compute_agent.discovery.libvirt.join import join
+from compute_agent.discovery.pci_address import pci_address
 from tests.unit.discovery.libvirt.readings import (
     GIB,
     cell,
