@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from placement_server.candidates.index.follower import IndexFollower
@@ -30,14 +29,13 @@ class TreeReading(NamedTuple):
         tag = self.tree.tag
         if self.sharing is None:
             return tag
-        return _with_sharing(
-            tag,
-            (
-                (provider.uuid, other.tag)
-                for other in self.sharing
-                for provider in other.shared_with(self.tree)
-            ),
-        )
+        # The uuids of sharing providers, each with the tag of the tree that it is in.
+        shares = [
+            (provider.uuid, other.tag)
+            for other in self.sharing
+            for provider in other.shared_with(self.tree)
+        ]
+        return extend_tag(tag, sorted(shares))
 
 
 class StoredTreeReader:
@@ -61,7 +59,7 @@ class StoredTreeReader:
         if own is None or not sharing:
             return own
         pairs = [(share, tag) for share, root in roots.items() if (tag := tag_of(root))]
-        return _with_sharing(own, pairs) if len(pairs) == len(roots) else None
+        return extend_tag(own, sorted(pairs)) if len(pairs) == len(roots) else None
 
     def read(self, uuid: str, *, sharing: bool = False, allocations: bool = False) -> TreeReading:
         """Return the tree of a provider.
@@ -103,11 +101,3 @@ def _read(tx: ReadTransaction, uuid: str, *, sharing: bool, allocations: bool) -
     else:
         tree, holders = read_tree(tx, uuid), []
     return TreeReading(tree, read_sharing_trees(tx, tree) if sharing else None, holders)
-
-
-def _with_sharing(tag: str, shares: Iterable[tuple[str, str]]) -> str:
-    """Return the tag of a tree with sharing providers.
-
-    :param shares: their uuids, each with the tag of the tree that it is in.
-    """
-    return extend_tag(tag, sorted(shares))

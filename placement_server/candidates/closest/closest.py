@@ -117,7 +117,7 @@ class Amounts:
         return amounts
 
     def _works(self, query: CandidateQuery, amounts: dict[Relaxation, int]) -> bool:
-        return self._trials.works(with_relaxations(query, amounts))
+        return self._trials.opening(with_relaxations(query, amounts), 1)[0] > 0
 
     def _in_proportion(
         self, query: CandidateQuery, lowered_relaxations: Sequence[Relaxation]

@@ -182,10 +182,6 @@ class Trials:
         """Start the time."""
         self._ends_at = self.clock() + self.seconds
 
-    def works(self, query: CandidateQuery) -> bool:
-        """Check whether a query has a candidate; raises what `opening` does."""
-        return self.opening(query, 1)[0] > 0
-
     def opening(self, query: CandidateQuery, most: int | None = None) -> tuple[int, int]:
         """Return how many trees have a candidate, up to some number, and the first of their roots.
 

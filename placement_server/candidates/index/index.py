@@ -8,6 +8,7 @@ trees are alive in it.
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy as np
 from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray
 from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.columns import Columns
-from placement_server.candidates.index.names import IndexNames
 from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links, links_in_order
 from placement_server.candidates.index.tree_shape import in_preorder
 from placement_server.store.changes.snapshot import (
@@ -31,6 +31,41 @@ LOG = logging.getLogger(__name__)
 
 # Fewer dead slots than this are not worth making new columns for.
 _TOLERATED_DEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class IndexNames:
+    """Resource classes and traits by name and by id.
+
+    :param meanings: stays the same object for as long as every id keeps its name. SQLite gives
+        the ids of deleted names to new ones, so a text with names in it is right only together
+        with this.
+    """
+
+    class_ids: Mapping[str, int]
+    trait_ids: Mapping[str, int]
+    class_names: Mapping[int, str]
+    trait_names: Mapping[int, str]
+    meanings: object = field(default_factory=object, compare=False)
+
+    @classmethod
+    def of(cls, rows: NameRows) -> "IndexNames":
+        """Build both directions from the rows of the store."""
+        return cls(
+            rows.class_ids,
+            rows.trait_ids,
+            {number: name for name, number in rows.class_ids.items()},
+            {number: name for name, number in rows.trait_ids.items()},
+        )
+
+    def followed_by(self, rows: NameRows) -> "IndexNames":
+        """Return the names that replace these, with the same meanings if none of them is gone."""
+        new_names = IndexNames.of(rows)
+        are_kept = (
+            self.class_names.items() <= new_names.class_names.items()
+            and self.trait_names.items() <= new_names.trait_names.items()
+        )
+        return replace(new_names, meanings=self.meanings) if are_kept else new_names
 
 
 class Extent(NamedTuple):
@@ -99,11 +134,6 @@ class Index:
             number: inventories.view() for number, inventories in columns.classes.items()
         }
 
-    @property
-    def complete(self) -> bool:
-        """Whether every tree of the store is here."""
-        return not self.left_out
-
     def classes_by_name(self) -> dict[str, ClassView]:
         """Return the classes of inventories; one that was deleted has no name, and none is left."""
         names = self.names.class_names
@@ -126,18 +156,11 @@ class Index:
             return int(self.roots[position])
         return None
 
-    def root_position(self, root_slot: int) -> int | None:
-        """Return the place of a root in the canonical order; None when it is not alive here."""
-        provider_id = self.columns.provider_id.view()[root_slot]
-        position = int(np.searchsorted(self.root_ids, provider_id))
-        if position < len(self.roots) and self.roots[position] == root_slot:
-            return position
-        return None
-
     def slot_of(self, uuid: str) -> int | None:
         """Return the slot of a provider in this state, None when it does not exist."""
+        ids = self.columns.provider_id.view()
         for slot in reversed(self.columns.slots_of(uuid)):
-            if slot < self.size and self.root_position(int(self.root[slot])) is not None:
+            if slot < self.size and self.root_slot(ids[self.root[slot]]) == self.root[slot]:
                 return slot
         return None
 

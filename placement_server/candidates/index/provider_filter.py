@@ -43,7 +43,7 @@ def matching_ids(filters: ProviderFilters, index: Index) -> list[int] | None:
     """
     names, sets = index.names, index.columns.aggregate_sets
     if (
-        not index.complete
+        index.left_out
         or not names.class_ids.keys() >= filters.resources.keys()
         or not names.trait_ids.keys() >= filters.traits()
         or not all(sets.numbers_with(aggregate) for aggregate in filters.aggregates())

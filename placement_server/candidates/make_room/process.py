@@ -132,7 +132,11 @@ def _begun_process() -> Connection:
     mine, its = Pipe()
     with its:
         program = f"from {__name__} import main; main({its.fileno()})"
-        command = [_interpreter(), "-c", program]
+        # A server that embeds Python has its own path under `sys.executable`.
+        is_python = os.path.basename(sys.executable).startswith("python")
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        python = sys.executable if is_python else f"{sys.exec_prefix}/bin/python{version}"
+        command = [python, "-c", program]
         # the metrics of the workers are not its own
         environment = {k: v for k, v in os.environ.items() if k != "PROMETHEUS_MULTIPROC_DIR"}
         process = subprocess.Popen(
@@ -140,13 +144,6 @@ def _begun_process() -> Connection:
         )
     threading.Thread(target=process.wait, daemon=True).start()
     return mine
-
-
-def _interpreter() -> str:
-    """Return the path of Python: a server that embeds it has its own under `sys.executable`."""
-    name = os.path.basename(sys.executable)
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return sys.executable if name.startswith("python") else f"{sys.exec_prefix}/bin/python{version}"
 
 
 class _ChildEffort(SearchEffort):

@@ -112,35 +112,26 @@ def parse_required(
     :returns: the terms that must each be met by at least one of their traits (a plain trait is a
         term of one), and the forbidden traits.
     """
+    forbidding = microversion >= (1, 22)
+    example = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbidding else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    form = f"{INVALID}Expected 'required' parameter value of the form: {example}. "
     terms: list[frozenset[str]] = []
     forbidden_traits: set[str] = set()
     for value in values:
         if value.startswith("in:"):
             terms.append(_parse_any_of(value, microversion, key))
             continue
-        for trait, is_forbidden in _parse_plain(value, microversion):
-            if is_forbidden:
+        for item in map(str.strip, value.split(",")):
+            trait = item.lstrip("!").strip()
+            if not trait:
+                raise QueryError(f"{form}Got an empty trait in: {value}")
+            if not item.startswith("!"):
+                terms.append(frozenset((trait,)))
+            elif forbidding:
                 forbidden_traits.add(trait)
             else:
-                terms.append(frozenset((trait,)))
+                raise QueryError(f"{form}Got: {value}")
     return tuple(dict.fromkeys(terms)), frozenset(forbidden_traits)
-
-
-def _parse_plain(value: str, microversion: Microversion) -> list[tuple[str, bool]]:
-    forbidding = microversion >= (1, 22)
-    example = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbidding else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
-    form = f"{INVALID}Expected 'required' parameter value of the form: {example}. "
-    traits: list[tuple[str, bool]] = []
-    for item in value.split(","):
-        trait = item.strip()
-        is_forbidden = trait.startswith("!")
-        trait = trait.lstrip("!").strip()
-        if not trait:
-            raise QueryError(f"{form}Got an empty trait in: {value}")
-        if is_forbidden and not forbidding:
-            raise QueryError(f"{form}Got: {value}")
-        traits.append((trait, is_forbidden))
-    return traits
 
 
 def _parse_any_of(value: str, microversion: Microversion, key: str) -> frozenset[str]:
@@ -175,8 +166,7 @@ def parse_member_of(
     terms: list[frozenset[str]] = []
     forbidden_aggregates: set[str] = set()
     for value in values:
-        is_forbidden = value.startswith("!")
-        rest = value[1:] if is_forbidden else value
+        is_forbidden, rest = value.startswith("!"), value.removeprefix("!")
         if rest.startswith("in:"):
             aggregates = rest[len("in:") :].split(",")
         elif "," in rest:

@@ -13,7 +13,7 @@ placements that differ only in the provider of a group that asks for no resource
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -33,25 +33,19 @@ def may_repeat(plan: Plan, symmetric_items: Sequence[tuple[int, ...]]) -> bool:
 
     :param symmetric_items: the sets of items that the solver places in one order only.
     """
+    if not all(item.amounts for item in plan.items):
+        return True
     sets = [frozenset(items) for items in symmetric_items]
-    return any(not item.amounts for item in plan.items) or any(
-        len(equals) > 1 and not any(items >= equals for items in sets)
-        for by_item in plan.wants.values()
-        for equals in _exchangeable(plan, by_item)
-    )
-
-
-def _exchangeable(plan: Plan, by_item: Mapping[int, int]) -> Iterable[Set[int]]:
-    """Return the items of a class in sets that may take the same amounts in another way.
-
-    Those of which each has a provider to itself do so only where they want the same amount.
-    """
-    if not (plan.is_isolated and all(plan.items[item].is_suffixed for item in by_item)):
-        return (by_item.keys(),)
-    by_amount: dict[int, set[int]] = {}
-    for item, amount in by_item.items():
-        by_amount.setdefault(amount, set()).add(item)
-    return by_amount.values()
+    for by_item in plan.wants.values():
+        is_apart = plan.is_isolated and all(plan.items[item].is_suffixed for item in by_item)
+        exchangeable: dict[int, set[int]] = {}
+        for item, amount in by_item.items():
+            # Items with a provider each may only exchange equal amounts.
+            exchangeable.setdefault(amount if is_apart else 0, set()).add(item)
+        for equals in exchangeable.values():
+            if len(equals) > 1 and not any(items >= equals for items in sets):
+                return True
+    return False
 
 
 def distinct_first(

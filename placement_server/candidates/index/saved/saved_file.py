@@ -110,17 +110,22 @@ class SavedFile:
         if (
             now - self._looked_at < SAVED_EVERY
             or not marks
-            or not index.complete
+            or index.left_out
             or _place(position) == self._saved_place
         ):
             return
         self._looked_at = now
-        self._thread = threading.Thread(
-            target=self._save,
-            args=(index, read_generations, position, marks),
-            name="saved-index",
-            daemon=True,
-        )
+
+        def save() -> None:
+            try:
+                with self._turn() as is_mine:
+                    if is_mine and not self._is_new():
+                        self.write(SavedIndex.of(index, read_generations(), position, marks))
+                        self._saved_place = _place(position)
+            except (OSError, StoreError) as error:
+                self._log_failure(error)
+
+        self._thread = threading.Thread(target=save, name="saved-index", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -131,21 +136,6 @@ class SavedFile:
         """Wait until what `save_when_due` began is done."""
         if self._thread is not None:
             self._thread.join()
-
-    def _save(
-        self,
-        index: Index,
-        read_generations: Callable[[], Mapping[int, int]],
-        position: Position,
-        marks: Sequence[Mark],
-    ) -> None:
-        try:
-            with self._turn() as is_mine:
-                if is_mine and not self._is_new():
-                    self.write(SavedIndex.of(index, read_generations(), position, marks))
-                    self._saved_place = _place(position)
-        except (OSError, StoreError) as error:
-            self._log_failure(error)
 
     def _log_failure(self, error: Exception) -> None:
         LOG.warning(
