@@ -53,7 +53,7 @@ class AlikeTrees:
         is_pool: BoolArray,
     ) -> None:
         assert placements.problem is not None
-        self._plan = search.plan
+        self._plan, self._items = search.plan, search.plan.items
         self._tick = search.tick
         self._eligible = placements.problem.eligible
         self._descendants = placements.problem.descendants
@@ -122,7 +122,7 @@ class AlikeTrees:
         for rule in self._plan.subtrees:
             most = self._below_tops(own, rule.together, most)
         for class_id, wants in self._plan.wants.items():
-            isolated = list(filter(self._is_isolated, wants))
+            isolated = [item for item in wants if self._items[item].is_exclusive]
             if isolated:
                 least = min(wants[item] for item in isolated)
                 units = np.where(self._serving(isolated), own[class_id] // least, 0)
@@ -134,7 +134,7 @@ class AlikeTrees:
 
         For an item so many times as it fits alone; for a class that several items want, amounts.
         """
-        for number, item in enumerate(self._plan.items):
+        for number, item in enumerate(self._items):
             if item.amounts:
                 yield 1, self._units(own, number)
         for class_id, wants in self._plan.wants.items():
@@ -147,7 +147,7 @@ class AlikeTrees:
         """Return how many times each provider takes an item, if it takes nothing else."""
         self._tick()
         units = np.full((len(self.roots), len(self._positions)), MOST, np.int64)
-        for class_id, amount in self._plan.items[number].amounts:
+        for class_id, amount in self._items[number].amounts:
             units = np.minimum(units, own[class_id] // amount)
         return np.where(self._serving([number]), units, 0)
 
@@ -158,14 +158,13 @@ class AlikeTrees:
     def _are_in(self, mask: int) -> BoolArray:
         return np.array([bool(mask >> position & 1) for position in self._positions])
 
-    def _is_isolated(self, number: int) -> bool:
-        """Check whether no provider serves an item and another such item."""
-        item = self._plan.items[number]
-        return item.is_named or (self._plan.is_isolated and item.is_suffixed)
-
     def _kinds(self, items: Iterable[int]) -> list[tuple[object, ...]]:
         return sorted(
-            (self._eligible[item], self._plan.items[item].amounts, self._is_isolated(item))
+            (
+                self._eligible[item],
+                self._items[item].amounts,
+                self._items[item].is_exclusive,
+            )
             for item in items
         )
 
@@ -190,7 +189,7 @@ class AlikeTrees:
                 inside = self._are_in(below)
                 units = [self._units(own, item)[:, inside].sum(axis=1) for item in items]
                 fits.append(reduce(np.minimum, units))
-                isolated = filter(self._is_isolated, items)
+                isolated = [item for item in items if self._items[item].is_exclusive]
                 apart = [(self._eligible[item] & below).bit_count() for item in isolated]
                 at_once.append(min([copies, *apart]))
         return _spread(np.transpose(fits), np.array(at_once), copies, most)

@@ -139,9 +139,7 @@ class Renderer:
         """Whether a candidate of distinct providers is one allocation and one mapping for each
         item."""
 
-        self._apart = all(
-            item.is_named or (plan.is_isolated and item.is_suffixed) for item in plan.items
-        )
+        self._apart = all(item.is_exclusive for item in plan.items)
         """Whether no candidate has two items at one provider."""
 
         self._pieces: dict[int, list[_Pieces]] = {}

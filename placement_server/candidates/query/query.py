@@ -91,12 +91,14 @@ class Item(NamedTuple):
     :param amounts: amounts by class id.
     :param is_suffixed: False for one class of the unsuffixed group.
     :param is_named: whether the query isolates this group from all others.
+    :param is_exclusive: whether no provider serves it and another such item.
     """
 
     group: int
     amounts: tuple[tuple[int, int], ...]
     is_suffixed: bool
     is_named: bool
+    is_exclusive: bool
 
 
 class ContestedClass(NamedTuple):
@@ -147,13 +149,14 @@ class Plan(NamedTuple):
 def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: bool) -> Plan:
     """Compile items and rules. All class names of the query must be in `class_ids`."""
     items: list[Item] = []
+    is_isolated = query.group_policy == "isolate"
     for number, group in enumerate(query.groups):
         amounts = tuple((class_ids[name], amount) for name, amount in group.resources)
         if group.suffix:
-            items.append(Item(number, amounts, True, group.suffix in query.isolate))
+            is_named = group.suffix in query.isolate
+            items.append(Item(number, amounts, True, is_named, is_named or is_isolated))
         else:
-            items.extend(Item(number, (amount,), False, False) for amount in amounts)
-    is_isolated = query.group_policy == "isolate"
+            items.extend(Item(number, (amount,), False, False, False) for amount in amounts)
     by_suffix = {query.groups[item.group].suffix: number for number, item in enumerate(items)}
     subtrees = tuple(
         Subtree(

@@ -132,7 +132,7 @@ def have_distinct_providers(
     needs: dict[int, int] = {}
     for number in items:
         item = plan.items[number]
-        if item.is_named or (plan.is_isolated and item.is_suffixed):
+        if item.is_exclusive:
             free = eligible[number] & ~(used_mask if item.is_named else named_count)
             needs[free] = needs.get(free, 0) + 1
     if not needs or (len(needs) == 1 and all(m.bit_count() >= n for m, n in needs.items())):
@@ -154,10 +154,7 @@ class LookAhead:
         self.problem = problem
         self.order = order
         sequence, eligible = order.sequence, problem.eligible
-        self.exclusive = [
-            item.is_named or (plan.is_isolated and item.is_suffixed) for item in plan.items
-        ]
-        exclusive_sets = {eligible[item] for item in sequence if self.exclusive[item]}
+        exclusive_sets = {eligible[item] for item in sequence if plan.items[item].is_exclusive}
         self._match_again = len(exclusive_sets) > 1
         self.can_be_hopeless = self._match_again or problem.terms > 0
         self.subtrees_of = [
@@ -212,7 +209,7 @@ class LookAhead:
         :param loads: by contested class and position, what is taken already.
         """
         needed_count = self.order.symmetric_left[step]
-        exclusive = self.exclusive[self.order.sequence[step]]
+        exclusive = self.plan.items[self.order.sequence[step]].is_exclusive
         if not exclusive and not wants:
             return choices
         caps = self.problem.caps

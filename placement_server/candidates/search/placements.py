@@ -153,17 +153,6 @@ class ClassPlacements:
     problem: Problem | None = None
 
     @classmethod
-    def none(cls, reason: str, account: Account) -> "ClassPlacements":
-        """Return what a tree class with a contradiction has."""
-        return cls(Series(iter(()), account, 0), None, reason)
-
-    @classmethod
-    def only(cls, placement: Positions, problem: Problem, account: Account) -> "ClassPlacements":
-        """Return what a tree class with a single placement has."""
-        size = sizes.placement(len(placement))
-        return cls(Series(iter((placement,)), account, size), None, "", problem)
-
-    @classmethod
     def of(cls, solver: Solver, account: Account) -> "ClassPlacements":
         """Return what a solver finds."""
         solutions = solver.solutions()

@@ -320,9 +320,11 @@ class Search:
         self.account.take(sizes.tree_class(self.plan, len(problem.ancestors)))
         reason = find_contradiction(self.plan, problem)
         if reason:
-            return ClassPlacements.none(reason, self.account)
+            return ClassPlacements(Series(iter(()), self.account, 0), None, reason)
         if is_trivial(self.plan, problem):
-            return ClassPlacements.only((0,) * len(self.plan.items), problem, self.account)
+            count = len(self.plan.items)
+            only = Series(iter([(0,) * count]), self.account, sizes.placement(count))
+            return ClassPlacements(only, None, "", problem)
         solver = Solver(self.plan, problem, self.tick, self.shuffle, self.account, self.course)
         return ClassPlacements.of(solver, self.account)
 

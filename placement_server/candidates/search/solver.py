@@ -154,14 +154,14 @@ class Solver:
         other = self.sequence[step]
         return (
             not any(self.is_symmetric[step:])
-            and all(ahead.exclusive[number] and not self.wants[number] for number in (item, other))
+            and all(items[n].is_exclusive and not self.wants[n] for n in (item, other))
             and not ahead.subtrees_of[other]
             and (items[other].is_named, eligible[other]) == (items[item].is_named, eligible[item])
         )
 
     def _are_apart(self, item: int) -> bool:
         """Check whether no position holds two items that are symmetric to this one."""
-        if self.look_ahead.exclusive[item]:
+        if self.plan.items[item].is_exclusive:
             return True
         caps = [self.problem.caps[number] for number, _ in self.wants[item]]
         amounts = [amount for _, amount in self.wants[item]]
