@@ -82,18 +82,14 @@ class Holdings:
         slot = _slots_of(index, held.provider_id)
         order = np.lexsort((held.class_id, slot, held.consumer))
         self.consumer = held.consumer[order]
-        self.slot, self.class_id, self.amount = (
-            slot[order],
-            held.class_id[order],
-            held.amount[order],
-        )
+        self.slot, self.class_id = slot[order], held.class_id[order]
+        self.amount = held.amount[order]
         count = len(held.consumers)
         self._starts = np.searchsorted(self.consumer, np.arange(count + 1))
         sharing = index.names.trait_ids.get(SHARING_TRAIT)
-        sets = index.passing_trait_sets([] if sharing is None else [[sharing]], [])
-        self.is_pool: BoolArray = (
-            np.zeros(index.size, bool) if sharing is None else sets[index.trait_set]
-        )
+        # A term of no traits is met by none.
+        sets = index.passing_trait_sets([[] if sharing is None else [sharing]], [])
+        self.is_pool: BoolArray = sets[index.trait_set]
         root = index.root[self.slot].astype(np.int64)
         is_private = ~self.is_pool[self.slot]
         has_private = np.zeros(count, bool)

@@ -9,7 +9,7 @@ in which every move fits while its consumer holds both places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import Final
@@ -18,7 +18,7 @@ from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, SearchEffort
-from placement_server.candidates.make_room.holdings import Holdings, Key
+from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.options import REQUEST, Options
 from placement_server.candidates.make_room.places import Place, Places, State, emptied, summed
 from placement_server.candidates.make_room.plan import (
@@ -209,15 +209,11 @@ class Planner:
                 with self._evicted(consumers), self._taken(consumer, place):
                     yield self._place((*rest, *consumers), most - len(consumers), memory + more)
         if self._stuck is not None and not places:
-            yield from self._stay(consumer, rest, memory)
-
-    def _stay(self, consumer: int, rest: tuple[int, ...], memory: int) -> _Search:
-        """Go on with a consumer that stays where it is."""
-        assert self._stuck is not None
-        with self._state.changed(self._holdings.held(consumer), -1):
-            self._stuck.append(consumer)
-            yield self._place(rest, 0, memory - self._holdings.memory_of([consumer]))
-            self._stuck.pop()
+            # It stays where it is.
+            with self._state.changed(self._holdings.held(consumer), -1):
+                self._stuck.append(consumer)
+                yield self._place(rest, 0, memory - self._holdings.memory_of([consumer]))
+                self._stuck.pop()
 
     def _hardest(self, waiting: tuple[int, ...]) -> tuple[int, list[Place], bool]:
         """Return who has the fewest places that lack nothing, these, and whether any will do.
@@ -250,7 +246,13 @@ class Planner:
             steps = find_order(moves, self._state.base, self._look)
             self.is_proved &= steps.is_whole
             if steps.order is None:
-                yield from self._unblock(steps.blocked, most, memory)
+                # Others move out of the way of moves that block each other.
+                for short in steps.blocked:
+                    for size in range(1, most + 1):
+                        for consumers in self._options.covers.of(dict(short), size):
+                            more = self._holdings.memory_of(consumers)
+                            with self._evicted(consumers):
+                                yield self._place(consumers, most - size, memory + more)
                 return
             moves = steps.order
         plan = Plan(
@@ -280,15 +282,6 @@ class Planner:
                 [place] = [m.place for m in moves if m.consumer == move.consumer]
                 stack.enter_context(self._state.changed(place.amounts, -1))
         return moves
-
-    def _unblock(self, blocked: Set[frozenset[tuple[Key, int]]], most: int, memory: int) -> _Search:
-        """Let others move out of the way of moves that block each other."""
-        for short in blocked:
-            for size in range(1, most + 1):
-                for consumers in self._options.covers.of(dict(short), size):
-                    more = self._holdings.memory_of(consumers)
-                    with self._evicted(consumers):
-                        yield self._place(consumers, most - size, memory + more)
 
     @contextmanager
     def _taken(self, consumer: int, place: Place) -> Iterator[None]:

@@ -124,12 +124,11 @@ def find_room(
     takes_request[emptied_roots] = False
     is_left_alone = np.zeros(index.size, bool)
     ids = index.names.trait_ids
+    # A term of none is met by none.
     traits = [ids[trait] for trait in question.traits if trait in ids]
-    if traits:
-        is_left_alone |= index.passing_trait_sets([traits], [])[index.trait_set]
-    if question.aggregates:
-        sets = index.passing_aggregate_sets([question.aggregates], frozenset())
-        is_left_alone |= sets[index.aggregate_set]
+    is_left_alone |= index.passing_trait_sets([traits], [])[index.trait_set]
+    sets = index.passing_aggregate_sets([question.aggregates], frozenset())
+    is_left_alone |= sets[index.aggregate_set]
     for number, uuid in enumerate(question.trees):
         is_left_alone[_root(index, uuid, f"/leave_alone/trees/{number}")] = True
     takes_moves = takes_request & ~is_left_alone
