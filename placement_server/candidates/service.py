@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from placement_server.candidates.capacity import Capacity
-from placement_server.candidates.errors import CandidatesError, SearchGaveUp
+from placement_server.candidates.errors import CandidatesError
 from placement_server.candidates.evaluator import (
     Fragmentation,
     QueryEvaluator,
@@ -212,7 +212,7 @@ class CandidateService:
     def _evaluate(
         self, on_heavy: Callable[[], None], ask: Callable[[QueryEvaluator], _Result]
     ) -> tuple[_Result, Account]:
-        """Run a search; afterwards its place is free, and its memory if it gave up."""
+        """Run a search; afterwards its place is free, and its memory if it gave up or failed."""
         # Loading the index does not count as effort of the search.
         index, options = self.follower.index(), self._options
         account, effort = Account(self._memory), SearchEffort(self._heavy, on_heavy)
@@ -221,9 +221,10 @@ class CandidateService:
             return ask(
                 QueryEvaluator(index, options, self._summaries, seconds, account, effort)
             ), account
-        except SearchGaveUp as error:
-            # The frames it comes from hold what was found, for as long as the error is around.
-            error.__traceback__ = None
+        except BaseException as error:
+            if isinstance(error, CandidatesError):
+                # The frames it comes from hold what was found, for as long as the error is around.
+                error.__traceback__ = None
             account.close()
             raise
         finally:

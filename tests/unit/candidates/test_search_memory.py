@@ -17,7 +17,7 @@ from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, Work
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits import MIB, Account, SearchMemory
+from placement_server.candidates.limits import MIB, Account, HeavySearches, SearchMemory
 from placement_server.candidates.query.parser import parse
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.placements import Series
@@ -260,6 +260,22 @@ def test_a_search_that_gave_up_leaves_nothing_to_the_garbage_collector(name: str
         assert not [thing for thing in gc.get_objects() if isinstance(thing, Series | Candidate)]
     finally:
         gc.enable()
+
+
+def test_a_search_that_failed_is_not_counted_while_its_error_is_around() -> None:
+    def fail() -> None:
+        raise OSError("the client is gone")
+
+    make, query = WORLDS["placements of one tree"]
+    memory = SearchMemory(10 * MIB, 16 * MIB)
+    follower = FixedFollower(writer_of(make()).index)
+    service = CandidateService(
+        NO_STORE, memory=memory, heavy=HeavySearches(1, 0), follower=follower
+    )
+    with pytest.raises(OSError, match="the client") as caught:
+        service.answer(parse(parse_qsl(query), (1, 39)), (1, 39), fail)
+    assert memory.granted_size == 0
+    assert caught.tb is not None  # which still has the frames
 
 
 def test_the_texts_of_trees_that_are_kept_have_a_bound_and_the_oldest_go() -> None:
