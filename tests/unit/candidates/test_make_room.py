@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
@@ -100,7 +101,18 @@ def test_a_consumer_that_holds_more_than_is_in_use_stays() -> None:
     assert not movable.is_whole
 
 
-COUNT = sys.getrecursionlimit() + 200
+COUNT = 200
+
+
+@pytest.fixture
+def few_levels_of_calls() -> Iterator[None]:
+    """Leave fewer levels of calls than there are guests: thousands of guests would take minutes."""
+    frame, depth, most = sys._getframe(), 1, sys.getrecursionlimit()
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    sys.setrecursionlimit(depth + COUNT)
+    yield
+    sys.setrecursionlimit(most)
 
 
 def room(swap: bool, spare: int) -> Room:
@@ -112,6 +124,7 @@ def room(swap: bool, spare: int) -> Room:
     return find_room(index, question, fleet.held(), (), Account(), SearchEffort())
 
 
+@pytest.mark.usefixtures("few_levels_of_calls")
 @pytest.mark.parametrize("swap", [True, False])
 def test_more_consumers_move_than_python_has_levels_of_calls(swap: bool) -> None:
     [plan] = room(swap, COUNT).plans
