@@ -136,14 +136,18 @@ class _LooseContext(context.RequestContext):  # type: ignore[misc]
 _LOGGING_VALUES: Final = _LooseContext().get_logging_values()
 
 
+def _new_record(arguments: tuple[object, ...]) -> logging.LogRecord:
+    # without the search for the caller
+    return REQUEST_LOG.makeRecord(
+        REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, arguments, None
+    )
+
+
 class _LikeRecord(threading.local):
     """A record of the request log, as all of one thread are but for its time and its arguments."""
 
     def __init__(self) -> None:
-        self.attributes = vars(
-            # without the search for the caller
-            REQUEST_LOG.makeRecord(REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, (), None)
-        )
+        self.attributes = vars(_new_record(()))
 
 
 _LIKE_RECORD: Final = _LikeRecord()
@@ -156,6 +160,21 @@ def _log(environ: errors.Environ, status: str, headers: list[tuple[str, str]]) -
         if name.lower() == "content-length":
             length = value
             break
+    arguments = (
+        environ.get("REMOTE_ADDR", "-"),
+        environ["REQUEST_METHOD"],
+        shown_uri(environ),
+        status[:3],
+        length,
+        environ.get(VERSION_KEY, "-"),
+    )
+    REQUEST_LOG.handle(_record(arguments))
+
+
+def _record(arguments: tuple[object, ...]) -> logging.LogRecord:
+    if logging.getLogRecordFactory() is not logging.LogRecord:
+        # What others add, such as the trace of a request, is not the same for all of a thread.
+        return _new_record(arguments)
     record, now = logging.LogRecord.__new__(logging.LogRecord), time.time()
     like = _LIKE_RECORD.attributes
     vars(record).update(
@@ -164,13 +183,6 @@ def _log(environ: errors.Environ, status: str, headers: list[tuple[str, str]]) -
         msecs=int(now % 1 * 1000) + 0.0,
         relativeCreated=like["relativeCreated"] + (now - like["created"]) * 1000,
         process=os.getpid(),
-        args=(
-            environ.get("REMOTE_ADDR", "-"),
-            environ["REQUEST_METHOD"],
-            shown_uri(environ),
-            status[:3],
-            length,
-            environ.get(VERSION_KEY, "-"),
-        ),
+        args=arguments,
     )
-    REQUEST_LOG.handle(record)
+    return record

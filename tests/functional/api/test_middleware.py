@@ -195,6 +195,30 @@ def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
     assert values == expected.get_logging_values()
 
 
+def test_each_request_has_its_own_line_in_what_keeps_lines(
+    api: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
+    api.get("/traits?name=startswith:A")
+
+    def traced(*arguments: Any, **keywords: Any) -> logging.LogRecord:
+        record = logging.LogRecord(*arguments, **keywords)
+        current = context.get_current()
+        vars(record)["traced"] = current and current.request_id
+        return record
+
+    logging.setLogRecordFactory(traced)
+    try:
+        answers = [api.get(f"/traits?name=startswith:{letter}") for letter in "BC"]
+    finally:
+        logging.setLogRecordFactory(logging.LogRecord)
+    records = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
+    assert [record.getMessage().partition("startswith:")[2][0] for record in records] == [*"ABC"]
+    assert [vars(record)["traced"] for record in records[1:]] == [
+        answer.headers["x-openstack-request-id"] for answer in answers
+    ]
+
+
 def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(
     make_api: MakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
