@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from compute_agent import errors
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.printable import show_orders
+from compute_agent.programs.printable import printed, show_orders
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -132,16 +132,11 @@ def run(
         function: str | Function = namespace.function
         if isinstance(function, str):
             function = cast(Function, pkgutil.resolve_name(function))
-        return int(function(namespace) or Exit.FINE)
+        unread_status = Exit.FINE if reader_may_leave else Exit.FAILED
+        return printed(lambda: int(function(namespace) or Exit.FINE), unread_status)
     except KeyboardInterrupt:
         print(f"{program} {namespace.command}: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
-    except BrokenPipeError as error:
-        if not reader_may_leave:
-            return end(program, namespace, failure_status, error)
-        # the reader of the output has seen enough; Python would complain again when it flushes
-        sys.stdout = None
-        return Exit.FINE
     except Exception as error:  # noqa: BLE001 - the last line of defence of a command
         return end(program, namespace, failure_status, error)
 

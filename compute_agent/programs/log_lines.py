@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 from oslo_config import cfg
@@ -84,9 +86,18 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
 def set_up(conf: cfg.ConfigOpts, program: str) -> None:
     """Log as configured, under the name of the program.
 
-    Handlers with other formatters keep theirs.
+    Handlers with other formatters keep theirs. Lines go to the standard output by default, whose
+    reader may leave before the end; then they are dropped.
     """
     log.setup(conf, program)
     for handler in logging.getLogger().handlers:
         if type(handler.formatter) is formatters.ContextFormatter:
             handler.setFormatter(Lines(conf, program))
+        handler.handleError = functools.partial(  # type: ignore[method-assign]
+            _report_error, handler.handleError
+        )
+
+
+def _report_error(report: Callable[[logging.LogRecord], None], record: logging.LogRecord) -> None:
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        report(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TextIO
 
 ORDER: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -60,6 +60,23 @@ def show_orders() -> None:
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, PrintableStream):
             setattr(sys, name, PrintableStream(stream))
+
+
+def printed(command: Callable[[], int], unread_status: int) -> int:
+    """Run a command and return its exit status.
+
+    :param unread_status: the one of a command that the reader of its output leaves before its end,
+        such as `head`, which has seen enough: that is no defect.
+    """
+    status = unread_status
+    try:
+        status = command()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain again when it flushes
+        sys.stdout = None
+    return status
 
 
 def terminal(stream: TextIO) -> TextIO:

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, Final
 
 from oslo_config import cfg
-from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
-from compute_agent.programs import configuration_files, whole_numbers
+from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if conf.command.name is None:
             conf.print_help()
             return Exit.FAILED
-        log.setup(conf, "placement")
+        log_lines.set_up(conf, "placement")
         status: int = conf.command.run(conf)
     except (StoreError, configuration.InvalidConfiguration) as error:
         print(f"placement-manage: {error}", file=sys.stderr)

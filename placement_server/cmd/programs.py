@@ -10,6 +10,7 @@ from importlib import import_module
 
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.extra_installation import install_command
+from compute_agent.programs.printable import printed
 
 
 def placement_server() -> int:
@@ -25,7 +26,11 @@ def placement_status() -> int:
     return _run("placement-status", "status", Exit.DEFECT)
 
 
-def _run(program: str, module: str, without_extra: int) -> int:
+def _run(program: str, module: str, failure: int) -> int:
+    """Run a program.
+
+    :param failure: its status without the extra, and when the reader of its output leaves.
+    """
     try:
         command = import_module(f"placement_server.cmd.{module}")
     except ModuleNotFoundError as error:
@@ -36,9 +41,9 @@ def _run(program: str, module: str, without_extra: int) -> int:
             f"not have. Install it with: {install_command('server')}",
             file=sys.stderr,
         )
-        return without_extra
+        return failure
     try:
-        return int(command.main())
+        return printed(lambda: int(command.main()), failure)
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from oslo_config import cfg
-from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
-from compute_agent.programs import configuration_files
+from compute_agent.programs import configuration_files, log_lines
 from compute_agent.programs.arguments import arguments
 from compute_agent.programs.disk_space import Space, space_of
 from compute_agent.programs.exit_status import Exit
@@ -82,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     conf = new_conf()
     try:
         configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
-        log.setup(conf, "placement")
+        log_lines.set_up(conf, "placement")
         results = _check(conf)
     except DatabaseAway as error:
         print(f"placement-status: {error}", file=sys.stderr)

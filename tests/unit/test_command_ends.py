@@ -1,8 +1,11 @@
 """Ends of the commands of every program when something goes wrong."""
 
 import argparse
+import os
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -11,6 +14,7 @@ from compute_agent import errors
 from compute_agent.cmd import program
 from placement_server.cmd import programs
 from placement_server.cmd import status as placement_status
+from tests.fixtures.databases import migrated_sqlite
 
 
 def ending(error: BaseException, *, reader_may_leave: bool = False) -> int:
@@ -52,12 +56,52 @@ def test_a_defect_is_255_with_traceback_and_a_line_that_asks_for_a_report(
     )
 
 
-@pytest.mark.parametrize(("reader_may_leave", "status"), [(True, 0), (False, 255)])
+@pytest.mark.parametrize(("reader_may_leave", "status"), [(True, 0), (False, 1)])
 def test_a_closed_output_is_a_good_end_only_where_nothing_is_left_undone(
-    monkeypatch: pytest.MonkeyPatch, reader_may_leave: bool, status: int
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    reader_may_leave: bool,
+    status: int,
 ) -> None:
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # what the command does to it ends with the test
     assert ending(BrokenPipeError(), reader_may_leave=reader_may_leave) == status
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "unbuffered", "status"),
+    [
+        ("placement_manage", ["db", "version"], "1", 1),
+        ("placement_manage", ["db", "version"], "", 0),
+        # it prints nothing but its log
+        ("placement_manage", ["db", "sync"], "1", 0),
+        ("placement_manage", ["db", "sync"], "", 0),
+        ("placement_status", ["upgrade", "check"], "1", 255),
+        ("placement_status", ["upgrade", "check"], "", 0),
+    ],
+)
+def test_a_program_of_the_server_ends_without_a_word_when_its_reader_has_left(
+    tmp_path: Path, script: str, command: list[str], unbuffered: str, status: int
+) -> None:
+    configuration = tmp_path / "placement.conf"
+    database = migrated_sqlite(tmp_path / "placement.db")
+    configuration.write_text(f"[placement_database]\nconnection = {database}\n")
+    program_text = (
+        f"import sys; from placement_server.cmd import programs; sys.exit(programs.{script}())"
+    )
+    reading_end, writing_end = os.pipe()
+    os.close(reading_end)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", program_text, "--config-file", str(configuration), *command],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=writing_end,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writing_end)
+    assert (ended.stderr, ended.returncode) == ("", status)
 
 
 @pytest.mark.parametrize("status", [0, 6])
@@ -73,7 +117,7 @@ def test_a_check_that_could_not_be_made_for_a_defect_is_no_warning(
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(placement_status, "_check", refuse)
-    monkeypatch.setattr(placement_status.log, "setup", lambda _conf, _name: None)
+    monkeypatch.setattr(placement_status.log_lines, "set_up", lambda _conf, _name: None)
     assert placement_status.main(["--config-file=/dev/null", "upgrade", "check"]) == 255
     assert "ZeroDivisionError: by zero" in capsys.readouterr().err
 
