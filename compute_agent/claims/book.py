@@ -162,8 +162,11 @@ class ClaimBook:
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
         tree, root = self.tracker.reported_tree(node)
-        guests = running_guests.guests(self.driver, self._claims_on(node))
-        return comparison.differences(tree, root, holders, guests, self.claims())
+        # read once, and before the guests: what is claimed meanwhile is not in `holders`
+        claims = self.claims()
+        here = [claim for claim in claims if claim.node == node]
+        guests = running_guests.guests(self.driver, here)
+        return comparison.differences(tree, root, holders, guests, claims)
 
     def check_assigned(self, node: str) -> None:
         """Check after the first pass of a node that what was given out is still there.

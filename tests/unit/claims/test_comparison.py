@@ -45,6 +45,19 @@ def test_what_a_claim_gave_and_placement_does_not_hold_any_more_is_told(host):
     assert compared(host) == "it was given 2 VCPU of h_NUMA0 and holds 1"
 
 
+def test_a_claim_made_while_guests_are_described_waits_for_the_next_comparison(host, monkeypatch):
+    host.claim(ONE, VCPU=1)
+    describe = host.driver.get_devices_of_instances
+
+    def claim_meanwhile():
+        monkeypatch.undo()
+        host.claim(ONE, VCPU=2)
+        return describe()
+
+    monkeypatch.setattr(host.driver, "get_devices_of_instances", claim_meanwhile)
+    assert compared(host) == ""
+
+
 def test_what_was_attached_after_the_claim_is_no_difference(host):
     host.claim(ONE, VCPU=2)
     host.allocate(ONE, VCPU=2, MEMORY_MB=512)
