@@ -227,7 +227,7 @@ class StatusBoard:
     @property
     def state_trouble(self) -> Trouble | None:
         """What the first state file that cannot be written failed with; None: all are written."""
-        failures = [file.failure for file in self.state_files if file.failure is not None]
+        failures = [failure for file in self.state_files if (failure := file.failure)]
         first = min(failures, key=lambda failure: failure.since, default=None)
         return first and Trouble("not written", first.why, first.since, first.tries)
 
@@ -287,7 +287,7 @@ class StatusBoard:
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain JSON types; times as text in UTC."""
-        counters = self.counters()
+        counters, state, search = self.counters(), self.state_trouble, self.search_trouble
         return {
             "host": self.host,
             "version": __version__,
@@ -297,8 +297,8 @@ class StatusBoard:
             "bus": _dated(self.bus),
             "changes": _dated(self.feed),
             "hung_calls": [_dated(call) for call in self.hung_calls()],
-            "state": self.state_trouble and _dated(self.state_trouble),
-            "trouble": self.search_trouble and _dated(self.search_trouble),
+            "state": state and _dated(state),
+            "trouble": search and _dated(search),
             "nodes": [
                 _node_document(node)
                 | {"losses": [_dated(loss) for loss in self.history.losses(node.name)]}

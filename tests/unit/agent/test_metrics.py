@@ -14,7 +14,7 @@ from compute_agent.agent import metrics
 from compute_agent.daemon.message_bus import BusState
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.state.files import StateUnusable
+from compute_agent.state.files import StateUnusable, WriteFailure
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import (
     FeedState,
@@ -98,6 +98,24 @@ def test_a_state_file_that_is_not_written_is_shown_until_it_can_be(
     for file in ledger.files:
         file.try_again()
     assert value(board, "state_written") == 1
+
+
+class MendedFile:
+    """A state file that is written after so many looks at its failure."""
+
+    def __init__(self, looks: int) -> None:
+        self._failures = iter([WriteFailure("No space", 0.0, 1, 1)] * looks)
+
+    @property
+    def failure(self) -> WriteFailure | None:
+        return next(self._failures, None)
+
+
+@pytest.mark.parametrize("looks", range(4))
+def test_a_trouble_may_end_while_it_is_shown(board: StatusBoard, looks: int) -> None:
+    board.state_files = (MendedFile(looks),)  # type: ignore[assignment]
+    shown = board.document()["state"]
+    assert (shown and shown["message"]) == ("No space" if looks else None)
 
 
 def test_a_node_shows_the_sums_of_its_tree_and_its_broken_devices(board: StatusBoard) -> None:
