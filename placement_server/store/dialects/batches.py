@@ -12,7 +12,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 _Item = TypeVar("_Item")
-_INSERT_INVENTORIES: Final = (
+INSERT_INVENTORIES: Final = (
     "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, "
     "max_unit, step_size, allocation_ratio, capacity, created_at, updated_at, used) "
 )
@@ -214,7 +214,7 @@ class Batches:
         times = (stamp(now), stamp(now))
         for rows in chunks(new_inventories, _UNITED):
             connection.exec_driver_sql(
-                _INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
+                INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
                 tuple(
                     value for row in rows for value in (*row, *times, row.provider_id, row.class_id)
                 ),

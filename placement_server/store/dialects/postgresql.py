@@ -14,10 +14,12 @@ from sqlalchemy import Connection
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import (
+    INSERT_INVENTORIES,
     Batches,
     ChangeRecord,
     Insertion,
     InventoryUpdate,
+    NewInventory,
     Rise,
     Settlement,
     Value,
@@ -64,12 +66,18 @@ _RAISE: Final = (
 # Likewise a change record gets its id when all locks are held: a follower of the feed waits for a
 # missing id no longer than a commit may take.
 _RECORD: Final = "noted AS (" + _APPEND + " WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
+_INVENTORIES: Final = (
+    " WITH new (provider_id, class_id) AS (SELECT * FROM {new}) "
+    "SELECT new.*, %s::timestamp, %s::timestamp, COALESCE((SELECT SUM(used) FROM allocations "
+    "WHERE resource_provider_id = provider_id AND resource_class_id = class_id), 0) FROM new"
+)
 _SETTLED: Final = (
     "SELECT (SELECT max(id) FROM noted), (SELECT count(*) FROM applied), "
     "(SELECT count(*) FROM raised)"
 )
 _RISE_KINDS: Final = ("int", "int", "boolean")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
+_INVENTORY_KINDS: Final = (*("int",) * 7, "double precision", "bigint")
 
 
 class PostgresqlBatches(Batches):
@@ -118,6 +126,15 @@ class PostgresqlBatches(Batches):
         first, change, parameters = _change(changes)
         head = f"WITH {first} " if first else ""
         return plain.count(connection, head + change, parameters)
+
+    def insert_inventories(
+        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
+    ) -> None:
+        # one row of text for each would take four times as long
+        if new_inventories:
+            source, values = _rows(_INVENTORY_KINDS, new_inventories)
+            statement = INSERT_INVENTORIES + _INVENTORIES.format(new=source)
+            plain.count(connection, statement, (*values, now, now))
 
     def append_changes(
         self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime
