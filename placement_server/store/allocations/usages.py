@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import distinct, func, select
+from sqlalchemy import distinct, func, null, select
 
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.provider_rows import AnySelect
@@ -45,8 +45,8 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int
 
 def of_project(tx: ReadTransaction, project_id: str, user_id: str | None = None) -> dict[str, int]:
     """Return the allocated sums of a project (and one of its users), by class."""
-    usage = by_consumer_type(tx, project_id, user_id, ALL).get(ALL)
-    return {} if usage is None else dict(usage.resources)
+    sums, _ = _statements(project_id, user_id, ALL)
+    return {name: int(used) for name, used in tx.execute(sums)}
 
 
 def by_consumer_type(
@@ -61,6 +61,25 @@ def by_consumer_type(
 
     :param consumer_type: one type by name; `unknown` for the consumers without a type; `all`
         for one sum over all; `None` for each type on its own.
+    """
+    sums, counts = _statements(project_id, user_id, consumer_type)
+    resources: dict[str, dict[str, int]] = {}
+    numbers: dict[str, int] = {}
+    for *key, resource_class, number in tx.execute(sums.union_all(counts)):
+        name = (key[0] or UNKNOWN) if key else ALL
+        if resource_class is None:
+            numbers[name] = int(number)
+        else:
+            resources.setdefault(name, {})[resource_class] = int(number)
+    return {name: TypeUsage(numbers[name], amounts) for name, amounts in resources.items()}
+
+
+def _statements(
+    project_id: str, user_id: str | None, consumer_type: str | None
+) -> tuple[AnySelect, AnySelect]:
+    """Return statements for the sums, by type and class, and for the numbers of consumers.
+
+    The rows of the second have no class.
     """
     key = [] if consumer_type == ALL else [consumer_types.c.name]
     statement: AnySelect = (
@@ -84,13 +103,5 @@ def by_consumer_type(
         .join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
         .group_by(resource_classes.c.name)
     )
-    resources: dict[str, dict[str, int]] = {}
-    for *name, resource_class, used in tx.execute(sums):
-        resources.setdefault(_type_of(name), {})[resource_class] = int(used)
-    counts = tx.execute(statement.add_columns(func.count(distinct(consumers.c.id))))
-    numbers = {_type_of(name): count for *name, count in counts}
-    return {name: TypeUsage(numbers[name], amounts) for name, amounts in resources.items()}
-
-
-def _type_of(key: list[str | None]) -> str:
-    return (key[0] or UNKNOWN) if key else ALL
+    number = func.count(distinct(consumers.c.id))
+    return sums, statement.add_columns(null(), number)
