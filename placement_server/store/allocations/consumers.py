@@ -15,18 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
 
 from placement_server.store import unused
-from placement_server.store.dialects.batches import Insertion, among, chunks
+from placement_server.store.dialects import plain
+from placement_server.store.dialects.batches import Insertion, among, chunks, stamp
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.known_owners import OwnerIds
 from placement_server.store.records import ANY, KEEP, ConsumerWrite
 from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
-from placement_server.store.transaction import AnyResult, LostRace, WriteTransaction
+from placement_server.store.transaction import LostRace, WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
 _TABLES: Final = (projects, users, consumer_types)
@@ -111,19 +113,8 @@ _C: Final = consumers.c
 # Always in the order of the uuids, here and where new ones are inserted.
 _LOCK: Final = select(_C.id).where(among(_C.uuid, "uuids")).order_by(_C.uuid).with_for_update()
 _DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(among(allocations.c.consumer_id, "uuids"))
-_IS_SEEN: Final = _C.generation == bindparam("seen")
-_DELETE: Final = sa.delete(consumers).where(among(_C.id, "ids"), _IS_SEEN)
-_RAISE: Final = (
-    sa.update(consumers)
-    .where(_C.id == bindparam("the_id"), _IS_SEEN)
-    .values(
-        generation=_C.generation + 1,
-        project_id=bindparam("the_project"),
-        user_id=bindparam("the_user"),
-        updated_at=bindparam("now"),
-    )
-)
-_RAISE_AND_SET_TYPE: Final = _RAISE.values(consumer_type_id=bindparam("the_type"))
+# Consumers of one statement that changes them: for each it may try the values of all others.
+_CHANGED: Final = 500
 _COLUMNS: Final = (
     ("uuid", "text"),
     ("project_id", "int"),
@@ -189,13 +180,15 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     :returns: the new records, which are still to be inserted.
     :raises LostRace: a record is not the one that was read.
     """
-    ended_ids: dict[int, list[int]] = {}
-    for consumer in consumers:
-        if consumer.id is not None and not consumer.write.allocations:
-            ended_ids.setdefault(consumer.generation, []).append(consumer.id)
-    for generation, all_ids in ended_ids.items():
-        for ids in chunks(sorted(all_ids)):
-            _require(len(ids), tx.execute(_DELETE, {"ids": ids, "seen": generation}))
+    _change(
+        tx,
+        "DELETE FROM consumers",
+        [
+            (consumer.id, consumer.generation)
+            for consumer in consumers
+            if consumer.id is not None and not consumer.write.allocations
+        ],
+    )
     living_consumers = [consumer for consumer in consumers if consumer.write.allocations]
     writes = [consumer.write for consumer in living_consumers]
     types = (write.consumer_type for write in writes)
@@ -209,7 +202,7 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
         ),
     )
     new_rows: list[tuple[str, int, int, int | None, int]] = []
-    changes: dict[sa.Update, list[dict[str, object]]] = {_RAISE: [], _RAISE_AND_SET_TYPE: []}
+    raised: list[tuple[int, int, int, int, int | str | None]] = []
     for consumer, write in zip(living_consumers, writes, strict=True):
         project_id = ids_by_name.projects[write.project_id]
         user_id = ids_by_name.users[write.user_id]
@@ -217,25 +210,41 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
         type_id = ids_by_name.types[name] if isinstance(name, str) else None
         if consumer.id is None:
             new_rows.append((write.uuid, project_id, user_id, type_id, 1))
-            continue
-        values: dict[str, object] = {
-            "the_id": consumer.id,
-            "seen": consumer.generation,
-            "the_project": project_id,
-            "the_user": user_id,
-            "now": tx.now,
-        }
-        if name is KEEP:
-            changes[_RAISE].append(values)
         else:
-            changes[_RAISE_AND_SET_TYPE].append({**values, "the_type": type_id})
-    for statement, rows in changes.items():
-        if rows:
-            _require(len(rows), tx.execute(statement, rows if len(rows) > 1 else rows[0]))
+            new_type = "consumer_type_id" if name is KEEP else type_id
+            raised.append((consumer.id, consumer.generation, project_id, user_id, new_type))
+    _change(
+        tx,
+        f"UPDATE consumers SET generation = generation + 1, updated_at = '{stamp(tx.now)}', "
+        "project_id = {}, user_id = {}, consumer_type_id = {}",
+        raised,
+    )
     new_rows.sort()
     return Insertion("consumers", _COLUMNS, new_rows)
 
 
-def _require(count: int, result: AnyResult) -> None:
-    if result.rowcount != count:
-        raise LostRace("A consumer of the request changed since it was read.")
+def _change(
+    tx: WriteTransaction, text: str, all_rows: Sequence[tuple[int | str | None, ...]]
+) -> None:
+    """Execute a statement on the records of any consumers, a bounded number at a time.
+
+    :param text: the statement up to its condition, with a place for each new value.
+    :param all_rows: of each consumer the id, the generation that was read, and the new values.
+    :raises LostRace: a record is not the one that was read.
+    """
+    for rows in chunks(sorted(all_rows, key=itemgetter(0)), _CHANGED):
+        ids, *columns = zip(*rows, strict=True)
+        seen, *values = (_by_id(ids, column) for column in columns)
+        condition = f" WHERE id IN ({', '.join(map(str, ids))}) AND generation = {seen}"
+        if plain.count(tx.connection, text.format(*values) + condition, ()) != len(rows):
+            raise LostRace("A consumer of the request changed since it was read.")
+
+
+def _by_id(ids: Sequence[object], values: Sequence[int | str | None]) -> str:
+    """Return an expression that is for each id the value at the same place."""
+    ids_by_value: dict[str, list[str]] = {}
+    for row_id, value in zip(ids, values, strict=True):
+        ids_by_value.setdefault("NULL" if value is None else str(value), []).append(str(row_id))
+    *others, (last, _) = ids_by_value.items()
+    cases = [f"WHEN id IN ({', '.join(its)}) THEN {value} " for value, its in others]
+    return f"CASE {''.join(cases)}ELSE {last} END" if cases else last
