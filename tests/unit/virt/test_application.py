@@ -44,6 +44,14 @@ class TestIdentity:
         assert {p.name: p.uuid for p in content(host.update())} == before
         assert before[f"{NAME}_NUMA0"] == child_uuid(ROOT, "numa:0")
 
+    def test_a_cell_that_another_service_made_is_adopted_by_its_name(self) -> None:
+        host = Host(machine(), NESTED)
+        theirs = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}_NUMA0", ROOT, theirs, 7)
+        host.update()
+        assert host.provider("_NUMA0").uuid == theirs
+        assert "OWNER_NOVA" in host.provider("_NUMA0").traits
+
     def test_a_provider_named_otherwise_is_adopted_by_its_address_and_renamed(self) -> None:
         host = Host(machine(), NESTED)
         theirs = str(uuidlib.uuid4())
