@@ -4,6 +4,9 @@
     found by this agent          VCPU 4        VCPU 4   the same again: a second agent, or a script
     written               VCPU 8        VCPU 8
 
+Two agents whose passes fall together read the same, so that each finds every second time what it
+left. So a pass without such a find does not end it yet.
+
 On a message bus such agents hear each other (`agent.rpc`); without one, this tells.
 """
 
@@ -13,7 +16,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.programs.printable import first_of
@@ -38,8 +41,16 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 MOST_UNDONE: Final = 3
-"""Passes in a row of which the same is undone, after which the agent no longer writes."""
+"""Passes of which the same is undone, after which the agent no longer writes."""
+_RESTS: Final = 2
+"""Passes in a row of which nothing is undone, after which what was undone before is forgotten."""
 _NAMED: Final = 3
+
+
+class _Undone(NamedTuple):
+    names: frozenset[str] = frozenset()
+    times: int = 0
+    rests: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -51,18 +62,18 @@ class WriteContest:
 
     report: ReportClient
     place: Place
-    _undone: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict, init=False)
+    _undone: dict[str, _Undone] = field(default_factory=dict, init=False)
 
     def check(self, root_uuid: str) -> None:
         """Check that nobody undoes what this agent writes. It stays so until the agent ends.
 
         :raises InvalidNodeConfiguration: somebody does.
         """
-        names, count = self._undone.get(root_uuid, (frozenset(), 0))
-        if count < MOST_UNDONE:
+        names, times, _ = self._undone.get(root_uuid, _Undone())
+        if times < MOST_UNDONE:
             return
         raise errors.InvalidNodeConfiguration(
-            f"Another writer undid {count} times in a row what this agent, at {self.place}, wrote "
+            f"Another writer undid {times} times in a row what this agent, at {self.place}, wrote "
             f"of the resource provider {root_uuid}: {first_of(sorted(names), _NAMED)}. "
             f"{self._other(root_uuid)} So nothing more is written. Stop the agent that is not this "
             "host's, and on a cloned machine delete compute_id and the state directory and give it "
@@ -81,18 +92,20 @@ class WriteContest:
         :param left: the tree as the pass before left it; None: there was none.
         """
         undone_names = frozenset() if left is None else undone(left, found, steps)
-        names, count = self._undone.get(root_uuid, (undone_names, 0))
-        again_names = names & undone_names
-        if again_names:
-            self._undone[root_uuid] = again_names, count + 1
-        elif undone_names:
-            self._undone[root_uuid] = undone_names, 1
-        else:
-            self._undone.pop(root_uuid, None)
+        if not undone_names:
+            self.rest(root_uuid)
+            return
+        known = self._undone.get(root_uuid, _Undone())
+        again_names = known.names & undone_names
+        self._undone[root_uuid] = (
+            _Undone(again_names, known.times + 1) if again_names else _Undone(undone_names, 1)
+        )
 
     def rest(self, root_uuid: str) -> None:
         """Record a pass that found what the one before had left."""
-        self._undone.pop(root_uuid, None)
+        known = self._undone.pop(root_uuid, None)
+        if known is not None and known.rests + 1 < _RESTS:
+            self._undone[root_uuid] = known._replace(rests=known.rests + 1)
 
     def _other(self, root_uuid: str) -> str:
         """Return who reported the host last but this agent, as far as placement knows."""
