@@ -180,16 +180,17 @@ class DrainedHost:
         for present_use in looks(look, is_over, self.namespace.interval, self._say):
             before = () if use is None else use.holders
             use = present_use
-            if use is None or not use.holders:
-                self._say_difference(before, ())
+            self._say_difference(before, () if use is None else use.holders)
+            if use is None:
                 break
-            self._say_difference(before, use.holders)
             if not use.is_disabled:
                 raise CommandRefused(
                     f"Host {self.host.name} was enabled while it was drained, by an operator or "
                     f"by its agent that came back; {count_of(len(use.holders), 'consumer')} left. "
                     "Repeat the command to disable it again."
                 )
+            if not use.holders:
+                break
         return use
 
     def _say_difference(self, before: Sequence[Holder], after: Sequence[Holder]) -> None:

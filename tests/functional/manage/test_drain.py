@@ -1,14 +1,22 @@
 """`compute-manage host drain`: who is left, where each would fit, and the way to an empty host."""
 
+import argparse
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from compute_agent import conf as agent_conf
+from compute_agent.cmd.manage.drain import DrainedHost
 from compute_agent.daemon import message_bus
+from compute_agent.manage import drain
+from compute_agent.manage.drain import Holder, HostHolders
+from compute_agent.manage.fleet import FleetHost
+from compute_agent.manage.hosts import CommandRefused
+from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus.rpc import SchedulerService
@@ -257,3 +265,16 @@ def test_a_watch_ends_with_its_time_and_a_host_that_is_gone_is_empty(
     fleet.release(fleet.consumer)
     assert fleet.placement.request("DELETE", f"/resource_providers/{fleet.root}").ok
     assert fleet.process.wait(60) == 0, fleet.output.read_text()
+
+
+def test_a_host_that_was_enabled_is_not_drained_though_nobody_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drain, "use_of", lambda *_: HostHolders(is_disabled=False, holders=()))
+    options = argparse.Namespace(timeout=None, interval=1, json=False)
+    placement = cast(PlacementApi, None)
+    host = cast(FleetHost, argparse.Namespace(uuid=str(uuid.uuid4()), name="old"))
+    drained_host = DrainedHost(options, placement, host, "", was_disabled=False, left_out={})
+    before = HostHolders(is_disabled=True, holders=(Holder("consumer", None, {}),))
+    with pytest.raises(CommandRefused, match="Host old was enabled while it was drained"):
+        drained_host.watch(before)
