@@ -249,7 +249,9 @@ class StateFile:
         except OSError:
             self._record_failure(failure.why, failure.size)
         else:
-            self.failure = None
+            # unless a larger document has failed meanwhile
+            if self.failure is failure:
+                self.failure = None
 
     def _record_failure(self, why: str, size: int) -> None:
         before = self.failure or WriteFailure(why, time.time(), 0, size)

@@ -172,3 +172,23 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_left_alone(tmp
     with pytest.raises(StateUnusable, match="is a symbolic link"):
         AgentLock(directory).acquire()
     assert not (tmp_path / "new").exists()
+
+
+def test_a_write_that_fails_while_a_smaller_one_is_tried_again_stays_known(tmp_path, monkeypatch):
+    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
+    write = state_files.write_atomically
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    def fail_to_save(created):
+        monkeypatch.setattr(state_files, "write_atomically", full)
+        with pytest.raises(StateUnusable):
+            file.save({"created": created})
+        monkeypatch.setattr(state_files, "write_atomically", write)
+
+    fail_to_save(["p1"])
+    monkeypatch.setattr(state_files, "probe", lambda *_: fail_to_save(["p1", "p2"]))
+    file.try_again()
+    assert file.failure is not None
+    assert file.failure.tries == 2
