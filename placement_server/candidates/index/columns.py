@@ -141,7 +141,7 @@ class Columns:
         """Return the ids of provider and class of each inventory of a tree, by slot."""
         stop = int(self.end.view()[base])
         starts = self.inventory_start.view()[base : stop + 1]
-        ids = np.repeat(self.provider_id.view()[base:stop], np.diff(starts))
+        ids = self.provider_id.view()[base:stop].repeat(starts[1:] - starts[:-1])
         classes = self.inventory_class.view()[starts[0] : starts[-1]]
         return list(zip(ids.tolist(), classes.tolist(), strict=True))
 
@@ -151,28 +151,32 @@ class Columns:
         :param used: by the ids of provider and class, for each inventory.
         """
         stop, new_base = int(self.end.view()[base]), self.size
-        amounts = np.array([used[key] for key in self.inventory_keys(base)], dtype=np.int64)
+        moved = new_base - base
         starts = self.inventory_start.view()[base : stop + 1]
-        classes = self.inventory_class.view()[starts[0] : starts[-1]]
-        rows = self.inventory_row.view()[starts[0] : starts[-1]]
-        slots = np.repeat(np.arange(new_base, new_base + stop - base), np.diff(starts))
-        new_rows = np.empty_like(rows)
-        for class_id in set(classes.tolist()):
-            of_class = np.flatnonzero(classes == class_id)
-            columns = self.classes[class_id]
-            new_rows[of_class] = np.arange(columns.slot.size, columns.slot.size + len(of_class))
-            columns.append_again(rows[of_class], slots[of_class], amounts[of_class])
+        rows = self.inventory_row.view()[starts[0] : starts[-1]].tolist()
+        # The rows of a tree in a class follow one another.
+        by_class: dict[int, tuple[int, list[int]]] = {}
+        keys = self.inventory_keys(base)
+        for key, row in zip(keys, rows, strict=True):
+            by_class.setdefault(key[1], (row, []))[1].append(used[key])
+        rows_moved = {
+            class_id: self.classes[class_id].append_again(first, amounts, moved)
+            for class_id, (first, amounts) in by_class.items()
+        }
+        classes = [class_id for _, class_id in keys]
         self.inventory_start.extend(starts[1:] + (self.inventory_class.size - starts[0]))
         self.inventory_class.extend(classes)
-        self.inventory_row.extend(new_rows)
+        self.inventory_row.extend(
+            [row + rows_moved[class_id] for row, class_id in zip(rows, classes, strict=True)]
+        )
         uuids = self.uuid[base:stop]
         for slot, uuid in enumerate(uuids, new_base):
             self._slots_by_uuid.setdefault(uuid, []).append(slot)
         self.uuid.extend(uuids)
         parent = self.parent.view()[base:stop]
-        self.parent.extend(np.where(parent >= 0, parent + (new_base - base), -1))
+        self.parent.extend(np.where(parent >= 0, parent + moved, -1))
         self.root.extend([new_base] * (stop - base))
-        self.end.extend(self.end.view()[base:stop] + (new_base - base))
+        self.end.extend(self.end.view()[base:stop] + moved)
         for column in (self.shape, self.trait_set, self.aggregate_set, self.provider_id):
             column.extend(column.view()[base:stop])
         return new_base

@@ -151,7 +151,7 @@ class Index:
 
     def root_slot(self, root_id: int) -> int | None:
         """Return the slot of a root by its id, None when it is not alive here."""
-        position = int(np.searchsorted(self.root_ids, root_id))
+        position = int(self.root_ids.searchsorted(root_id))
         if position < len(self.roots) and self.root_ids[position] == root_id:
             return int(self.roots[position])
         return None
@@ -321,14 +321,17 @@ class IndexWriter:
         self._left_out.update(in_order.keys() - present.keys())
         bases_before = {root_id: before.root_slot(root_id) for root_id in (*changed_trees, *used)}
         old = {root_id: base for root_id, base in bases_before.items() if base is not None}
-        bases = self._columns.append(present.values())
-        new = dict(zip(present, bases, strict=True))
+        new: dict[int, int] = {}
         for root_id, amounts in used.items():
             new[root_id] = self._columns.append_again(old[root_id], amounts)
+        extent = before.extent
+        if changed_trees:
+            bases = self._columns.append(present.values())
+            new.update(zip(present, bases, strict=True))
+            extent = extent.plus(self._columns, _array(old.values()), -1)
+            extent = extent.plus(self._columns, _array(new.values()))
         roots, root_ids = self._replace_roots(before, old, new)
         links = self._updated_links(before, old, new, roots)
-        extent = before.extent.plus(self._columns, _array(old.values()), -1)
-        extent = extent.plus(self._columns, _array(new.values()))
         index = self._publish(roots, root_ids, links, extent)
         if index.size - extent.slots > max(_TOLERATED_DEAD, extent.slots):
             LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
@@ -342,7 +345,7 @@ class IndexWriter:
         new_ids, new_roots = _array(new.keys()), _array(new.values())
         if old.keys() == new.keys():
             roots = before.roots.copy()
-            roots[np.searchsorted(before.root_ids, new_ids)] = new_roots
+            roots[before.root_ids.searchsorted(new_ids)] = new_roots
             return roots, before.root_ids
         remaining_mask = np.isin(before.root_ids, _array(old.keys()), invert=True)
         ids = np.concatenate((before.root_ids[remaining_mask], new_ids))

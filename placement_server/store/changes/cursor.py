@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from sqlalchemy import case, func, literal_column, select
@@ -163,7 +164,8 @@ class SeenRecords:
     def add(self, records: Iterable[Mark | ChangeRow]) -> None:
         """Add records that have just been seen, and forget the oldest if there are too many."""
         self._write_ids.update(sorted((record.id, record.write_id) for record in records))
-        for number in list(self._write_ids)[:-MOST_SEEN]:
+        surplus = max(0, len(self._write_ids) - MOST_SEEN)
+        for number in list(islice(self._write_ids, surplus)):
             del self._write_ids[number]
 
     @property

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Text, cast, func, select
 
@@ -131,8 +131,7 @@ class NameRows:
     trait_ids: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
+class ChangeRow(NamedTuple):
     """One change record: a tree was touched.
 
     :ivar write_id: the random number of the write.

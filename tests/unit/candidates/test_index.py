@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -41,14 +42,16 @@ def test_an_index_stays_what_it_is_while_the_writer_goes_on() -> None:
 
 @pytest.mark.parametrize("amount", [0, 3, 200])
 def test_other_use_of_a_tree_is_as_if_the_tree_were_read_again(amount: int) -> None:
-    writer, reader = writer_of(WORLD), writer_of(WORLD)
+    world = [*WORLD, Provider("nic", "host", {"VCPU": 2, "MEMORY_MB": Inventory(50, used=3)})]
+    writer, reader = writer_of(world), writer_of(world)
     keys = writer.inventory_keys(1)
-    class_ids = writer.index.names.class_ids
-    assert keys == {(1, class_ids["VCPU"]), (2, class_ids["MEMORY_MB"])}
+    cpu, memory = (writer.index.names.class_ids[name] for name in ("VCPU", "MEMORY_MB"))
+    assert keys == {(1, cpu), (2, memory), (4, cpu), (4, memory)}
+    used = {key: amount + number for number, key in enumerate(sorted(keys))}
     tree = reader.tree(1)
     assert tree is not None
-    read_again = reader.apply({1: with_use(tree, amount)})
-    index = writer.apply({}, {1: dict.fromkeys(keys, amount)})
+    read_again = reader.apply({1: with_use(tree, used)})
+    index = writer.apply({}, {1: used})
     assert list(index.trees()) == list(read_again.trees())
     assert index.extent == read_again.extent
     assert index.links.anchor.tolist() == read_again.links.anchor.tolist()
@@ -57,12 +60,20 @@ def test_other_use_of_a_tree_is_as_if_the_tree_were_read_again(amount: int) -> N
         assert index.classes[class_id].fit.tolist() == view.fit.tolist()
 
 
-def with_use(tree: TreeRows, amount: int) -> TreeRows:
-    providers = [
-        replace(row, inventories=tuple(replace(held, used=amount) for held in row.inventories))
-        for row in tree.providers
-    ]
-    return TreeRows(tree.root_id, tuple(providers))
+def with_use(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows:
+    return replace(
+        tree,
+        providers=tuple(
+            replace(
+                row,
+                inventories=tuple(
+                    replace(held, used=used[row.id, held.resource_class_id])
+                    for held in row.inventories
+                ),
+            )
+            for row in tree.providers
+        ),
+    )
 
 
 def test_links_follow_a_tree_to_its_new_slots() -> None:
