@@ -203,3 +203,12 @@ def test_a_manual_page_is_shown_without_warnings(page: str) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     name = page.removesuffix(".1").upper()
     assert f"{name}(1)" in shown.stdout
+
+
+def test_a_new_root_that_is_to_have_a_parent_is_refused_before_placement_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        placement.main(["provider", "set", "p", "--parent", "q", "--root"])
+    assert end.value.code == 2
+    assert "--root: not allowed with argument --parent" in capsys.readouterr().err

@@ -23,6 +23,12 @@ _COLUMNS: Final = (
 _FIELDS: Final = (
     "total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio",
 )  # fmt: skip
+_NEW_PLACE: Final = arguments(
+    """
+    --parent PROVIDER  new parent
+    --root             make it the root of its own tree
+    """
+)
 
 
 def add_commands(commands: Commands) -> None:
@@ -56,11 +62,8 @@ def add_commands(commands: Commands) -> None:
         _set,
         "rename or move a resource provider",
         PROVIDER,
-        """
-        --name NAME        new name
-        --parent PROVIDER  new parent
-        --root             make it the root of its own tree
-        """,
+        "--name NAME  new name",
+        lambda parser: _NEW_PLACE(parser.add_mutually_exclusive_group()),
     )
     group.add("delete", _delete, "delete a resource provider", PROVIDER)
     commands.add(
@@ -153,8 +156,6 @@ def _set(namespace: argparse.Namespace, client: Client) -> None:
         "name": namespace.name or provider["name"],
         "parent_provider_uuid": provider["parent_provider_uuid"],
     }
-    if namespace.parent and namespace.root:
-        namespace.refuse("--parent and --root exclude each other")
     if namespace.parent:
         body["parent_provider_uuid"] = client.provider(namespace.parent)["uuid"]
     elif namespace.root:
