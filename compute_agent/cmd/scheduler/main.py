@@ -82,13 +82,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add(
     commands: _Commands, name: str, place: str, text: str, *declared: str | Argument, **words: Any
-) -> None:
+) -> argparse.ArgumentParser:
     """Add a command.
 
     :param place: module of this folder, and function.
     """
     function = f"compute_agent.cmd.scheduler.{place}"
-    program.add_command(commands, name, function, text, *declared, **words)
+    return program.add_command(commands, name, function, text, *declared, **words)
 
 
 def _file(content: str) -> str:
@@ -121,7 +121,7 @@ def _add_placing(commands: _Commands) -> None:
         _file("request specification"),
         _ALTERNATES,
         "--json  no effect: the output is always JSON",
-    )
+    ).set_defaults(json=True)
     add(
         "explain",
         "life_cycle:explain",

@@ -109,6 +109,13 @@ def test_a_request_that_fits_nowhere_says_why(cloud: Cloud, command: Command) ->
     assert "resources=VCPU:2000" in causes["queries"][0]["query"]
 
 
+def test_a_specification_that_fits_nowhere_says_why_in_json(command: Command) -> None:
+    spec = {"project_id": "p", "user_id": "u", "flavor": {"vcpus": 2000}}
+    done = command("select", input=json.dumps(spec | {"instance_uuid": str(uuid.uuid4())}))
+    assert done.returncode == 1, done.stderr
+    assert "resources=VCPU:2000" in json.loads(done.stdout)["causes"]["queries"][0]["query"]
+
+
 def test_a_trait_that_placement_does_not_know_is_named(command: Command) -> None:
     done = command("claim", "--resources", "VCPU=1", "--required", "CUSTOM_NEVER_HEARD_OF")
     assert done.returncode == 1
