@@ -39,11 +39,11 @@ export async function show(page, { query, signal }) {
     await refresh();
   }
 
-  async function refresh() {
+  async function refresh(isWanted = () => true) {
     failure.hidden = true;
     try {
       const answer = await past(asked(), MOST, signal);
-      renew(content, () => content.replaceChildren(pastTable(answer)));
+      if (isWanted()) renew(content, () => content.replaceChildren(pastTable(answer)));
     } catch (error) {
       if (signal.aborted || !REFUSED.has(error.status)) throw error;
       failure.textContent = error.message;
@@ -55,6 +55,6 @@ export async function show(page, { query, signal }) {
   await follow({
     signal,
     onStart: () => refresh(),
-    onChanges: async () => { if (!isPaused) await refresh(); },
+    onChanges: async () => { if (!isPaused) await refresh(() => !isPaused); },
   });
 }
