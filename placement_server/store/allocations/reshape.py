@@ -109,10 +109,9 @@ def apply(
         for key, inventory in stock.items()
     }
     removed_keys = {key for key in stock if key[0] in listed_ids and key not in new_records}
+    used_keys = [key for key in removed_keys if use_after[key]]
     for uuid in inventories:
-        used_classes = [
-            key[1] for key in removed_keys if use_after[key] and key[0] == provider_ids[uuid]
-        ]
+        used_classes = [key[1] for key in used_keys if key[0] == provider_ids[uuid]]
         if used_classes:
             raise InventoryInUse(class_names(tx, sorted(used_classes)), uuid)
 
