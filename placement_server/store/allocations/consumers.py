@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import Final
 
@@ -215,36 +215,55 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
             raised.append((consumer.id, consumer.generation, project_id, user_id, new_type))
     _change(
         tx,
-        f"UPDATE consumers SET generation = generation + 1, updated_at = '{stamp(tx.now)}', "
-        "project_id = {}, user_id = {}, consumer_type_id = {}",
+        "UPDATE consumers SET generation = generation + 1, project_id = {}, user_id = {}, "
+        f"consumer_type_id = {{}}, updated_at = {tx.batches.moment}",
         raised,
+        stamp(tx.now),
     )
     new_rows.sort()
     return Insertion("consumers", _COLUMNS, new_rows)
 
 
 def _change(
-    tx: WriteTransaction, text: str, all_rows: Sequence[tuple[int | str | None, ...]]
+    tx: WriteTransaction,
+    text: str,
+    all_rows: Sequence[tuple[int | str | None, ...]],
+    *last_parameters: object,
 ) -> None:
     """Execute a statement on the records of any consumers, a bounded number at a time.
 
     :param text: the statement up to its condition, with a place for each new value.
     :param all_rows: of each consumer the id, the generation that was read, and the new values.
+    :param last_parameters: those of the text itself, behind all values.
     :raises LostRace: a record is not the one that was read.
     """
     for rows in chunks(sorted(all_rows, key=itemgetter(0)), _CHANGED):
-        ids, *columns = zip(*rows, strict=True)
-        seen, *values = (_by_id(ids, column) for column in columns)
-        condition = f" WHERE id IN ({', '.join(map(str, ids))}) AND generation = {seen}"
-        if plain.count(tx.connection, text.format(*values) + condition, ()) != len(rows):
+        ids, generations, *columns = zip(*rows, strict=True)
+        texts, values = [], []
+        for column in (*columns, generations):
+            expression, parameters = _by_id(tx.batches.mark, ids, column)
+            texts.append(expression)
+            values.append(parameters)
+        are_seen, seen_ids = tx.batches.among(ids)
+        statement = f"{text.format(*texts)} WHERE generation = {texts[-1]} AND id {are_seen}"
+        parameters = (*chain(*values[:-1]), *last_parameters, *values[-1], *seen_ids)
+        if plain.count(tx.connection, statement, parameters) != len(rows):
             raise LostRace("A consumer of the request changed since it was read.")
 
 
-def _by_id(ids: Sequence[object], values: Sequence[int | str | None]) -> str:
-    """Return an expression that is for each id the value at the same place."""
-    ids_by_value: dict[str, list[str]] = {}
+def _by_id(
+    mark: str, ids: Sequence[object], values: Sequence[int | str | None]
+) -> tuple[str, tuple[object, ...]]:
+    """Return an expression that is for each id the value at the same place; its parameters.
+
+    The texts for one consumer are all the same, which a database needs to prepare only once.
+    """
+    ids_by_value: dict[int | str | None, list[str]] = {}
     for row_id, value in zip(ids, values, strict=True):
-        ids_by_value.setdefault("NULL" if value is None else str(value), []).append(str(row_id))
-    *others, (last, _) = ids_by_value.items()
+        ids_by_value.setdefault(value, []).append(str(row_id))
+    *others, (last, _) = [
+        (value if isinstance(value, str) else mark, its) for value, its in ids_by_value.items()
+    ]
     cases = [f"WHEN id IN ({', '.join(its)}) THEN {value} " for value, its in others]
-    return f"CASE {''.join(cases)}ELSE {last} END" if cases else last
+    parameters = tuple(value for value in ids_by_value if not isinstance(value, str))
+    return (f"CASE {''.join(cases)}ELSE {last} END" if cases else last), parameters
