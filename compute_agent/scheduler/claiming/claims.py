@@ -101,7 +101,7 @@ class GiveBack:
     def _if_still_held(self, consumer: str, claimed_amounts: Amounts) -> None:
         holding = self._placement.holding(consumer)
         # the claim of a new consumer is its first write; a claim that was returned is written again
-        written_once = int(holding.record.get("consumer_generation") or 0) <= 1
+        written_once = holding.generation <= 1
         if holding.allocations == claimed_amounts and written_once:
             self._placement.release_exactly(consumer, holding)
 

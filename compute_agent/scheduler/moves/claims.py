@@ -122,3 +122,18 @@ def wanted_of(move: Move, holding: Holding, allocations: Amounts, kind: str) -> 
 def entry_of(move: Move, step: str) -> dict[str, Any]:
     """Return the line of the journal for one step of a move."""
     return {"op": OP, "step": step, **move.as_dict()}
+
+
+def raise_refusal(move: Move, refusal: NoCapacity | None) -> None:
+    """Raise when what an instance held could not be written as it was."""
+    if refusal is None:
+        return
+    doing = f"Writing the allocations of {move.instance} was refused"
+    if refusal.resource_class:
+        raise AllocationMoveFailed(
+            f"{doing}: provider {refusal.provider} has too little {refusal.resource_class} for "
+            "what it held there. Check whether its inventory was reduced below what is in use."
+        )
+    raise AllocationMoveFailed(
+        f"{doing}: placement answered: {refusal.detail} Nothing was changed; repeat the step."
+    )

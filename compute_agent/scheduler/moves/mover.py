@@ -21,9 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
+from compute_agent.errors import PlacementError, PlacementUnavailable
 from compute_agent.placement.allocations.amounts import covers
-from compute_agent.placement.responses import NoCapacity
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
@@ -37,13 +36,10 @@ from compute_agent.scheduler.moves.claims import (
     MoveClaims,
     Progress,
     entry_of,
+    raise_refusal,
     wanted_of,
 )
-from compute_agent.scheduler.moves.move import (
-    Move,
-    MoveKind,
-    move_of,
-)
+from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
 from compute_agent.scheduler.outcomes import MoveState, Observer
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -121,7 +117,7 @@ class Mover:
             claims = MoveClaims(self._placement, progress)
             spec = RequestSpec(progress.move.project_id, progress.move.user_id)
             refusal = claims.claim(instance, candidate, spec, PLAIN_MICROVERSION)
-            _raise_refusal(progress.move, refusal)
+            raise_refusal(progress.move, refusal)
             return MoveStart(progress.move, ())
 
         return self._begun(MoveKind.LIVE, instance, migration, {}, claim).move
@@ -296,7 +292,7 @@ class Mover:
                 "destination any more. Begin the move again."
             )
         wanted_holdings = {move.instance: wanted_of(move, holding, move.destination, INSTANCE)}
-        _raise_refusal(move, self._placement.exchange(wanted_holdings))
+        raise_refusal(move, self._placement.exchange(wanted_holdings))
 
     # -- ending ------------------------------------------------------------------------------
 
@@ -304,7 +300,7 @@ class Mover:
         entry = entry_of(move, step)
         # a journal that is found again after the instance went on must not repeat the step
         with suppress(PlacementUnavailable):
-            entry["generation"] = _generation(self._placement.holding(move.instance))
+            entry["generation"] = self._placement.holding(move.instance).generation
         with self._journal.begin(entry) as line:
             try:
                 self._do(move, step)
@@ -322,7 +318,7 @@ class Mover:
         if (
             generation is not None
             and step != "claim"
-            and _generation(self._placement.holding(move.instance)) != generation
+            and self._placement.holding(move.instance).generation != generation
         ):
             raise MoveRefused(
                 f"Completing a step of the move of {move.instance} was refused: it was completed, "
@@ -344,7 +340,7 @@ class Mover:
             received the begun move has written it again, see `acknowledge`.
         """
         holding = self._placement.holding(move.instance)
-        if generation is not None and _generation(holding) > generation + 1:
+        if generation is not None and holding.generation > generation + 1:
             raise MoveRefused(
                 f"Undoing the move of {move.instance} was refused: another scheduler continues it."
             )
@@ -383,7 +379,7 @@ class Mover:
         wanted_holdings = {move.instance: wanted_of(move, holding, move.source, INSTANCE)}
         if move.migration:
             wanted_holdings[move.migration] = wanted_of(move, kept_source, {}, MIGRATION)
-        _raise_refusal(move, self._placement.exchange(wanted_holdings))
+        raise_refusal(move, self._placement.exchange(wanted_holdings))
 
     def _take_away_source(self, move: Move) -> None:
         holding = self._placement.holding(move.instance)
@@ -399,23 +395,4 @@ class Mover:
                 "no other host."
             )
         wanted_holdings = {move.instance: wanted_of(move, holding, remaining_amounts, INSTANCE)}
-        _raise_refusal(move, self._placement.exchange(wanted_holdings))
-
-
-def _raise_refusal(move: Move, refusal: NoCapacity | None) -> None:
-    """Raise when what an instance held could not be written as it was."""
-    if refusal is None:
-        return
-    doing = f"Writing the allocations of {move.instance} was refused"
-    if refusal.resource_class:
-        raise AllocationMoveFailed(
-            f"{doing}: provider {refusal.provider} has too little {refusal.resource_class} for "
-            "what it held there. Check whether its inventory was reduced below what is in use."
-        )
-    raise AllocationMoveFailed(
-        f"{doing}: placement answered: {refusal.detail} Nothing was changed; repeat the step."
-    )
-
-
-def _generation(holding: Holding) -> int:
-    return int(holding.record.get("consumer_generation") or 0)
+        raise_refusal(move, self._placement.exchange(wanted_holdings))

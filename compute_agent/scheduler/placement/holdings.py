@@ -16,6 +16,11 @@ class Holding:
     allocations: Amounts
     record: Mapping[str, Any]
 
+    @property
+    def generation(self) -> int:
+        """How often it was written, 0 for a consumer that holds nothing."""
+        return int(self.record.get("consumer_generation") or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class WantedHolding:
