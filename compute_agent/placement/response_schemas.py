@@ -141,6 +141,28 @@ def _candidates(value: Any) -> str | None:
 
 
 CANDIDATES: Final = Shape("a list of candidates", _candidates)
+ROOTED_CANDIDATES: Final = Shape(
+    "a list of candidates with their roots and mappings",
+    object_of(
+        {
+            "allocation_requests": list_of(
+                object_of(
+                    {"allocations": map_of(object_of(_HELD)), "mappings": map_of(list_of(TEXT))}
+                )
+            ),
+            "provider_summaries": map_of(
+                object_of(
+                    {
+                        "root_provider_uuid": TEXT,
+                        "parent_provider_uuid": text_or_null,
+                        "resources": map_of(_COUNTS),
+                        "traits": list_of(TEXT),
+                    }
+                )
+            ),
+        }
+    ),
+)
 _CHANGED = object_of({"changes": list_of(object_of({})), "trees": WHOLE, "example": TEXT})
 _SHORT = object_of(
     {

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent.placement.allocations.amounts import Amounts, as_request
+from compute_agent.placement.response_schemas import ROOTED_CANDIDATES
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.scheduler.errors import AnswerMalformed
@@ -171,15 +172,17 @@ class UnreadCandidates(AllocationCandidates):
 
     Of a thousand hosts one is claimed, and nothing but amounts is looked at of the others.
 
+    :param body: the answer.
     :param requests: the one candidate of each host, by root.
     """
 
     def __init__(
-        self, summaries: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], shape: str
+        self, body: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], shape: str
     ) -> None:
         self.returned_count = len(requests)
+        self._body = body
         self._requests = requests
-        self._summaries = summaries
+        self._summaries: Mapping[str, Any] = body["provider_summaries"]
         self._shape = shape
 
     def __bool__(self) -> bool:
@@ -216,7 +219,7 @@ class UnreadCandidates(AllocationCandidates):
 
     def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
         """See `AllocationCandidates`."""
-        with _reading():
+        with _reading(self._body):
             candidate = _candidate(root, self._requests[root], self._shape)
             return {root: _summary(root, self._summaries[root])}, [candidate]
 
@@ -260,12 +263,12 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
 
     :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
     """
-    with _reading():
+    with _reading(body):
         summaries, requests = body["provider_summaries"], body["allocation_requests"]
         allocations = [request["allocations"] for request in requests]
         roots = list(chain.from_iterable(allocations))
         if set(map(len, allocations)) == {1} and _are_hosts(roots, summaries):
-            return UnreadCandidates(summaries, dict(zip(roots, requests, strict=True)), shape)
+            return UnreadCandidates(body, dict(zip(roots, requests, strict=True)), shape)
         by_root = _by_root(requests, summaries)
         return AllocationCandidates(
             [_candidate(root, body, shape) for root, bodies in by_root.items() for body in bodies],
@@ -280,17 +283,20 @@ def _are_hosts(uuids: Sequence[str], summaries: Mapping[str, Any]) -> bool:
         len(uuids) == len(summaries)
         and summaries.keys() == set(uuids)
         and all(summary["root_provider_uuid"] == uuid for uuid, summary in summaries.items())
+        and all(type(summary["traits"]) is list for summary in summaries.values())
         and not any(MISC_SHARES_VIA_AGGREGATE in body["traits"] for body in summaries.values())
     )
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _reading(body: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
+        # which of thousands of values it is, is looked for only now
+        fault = ROOTED_CANDIDATES.misfit(body) or f"{type(error).__name__}: {error}"
         raise AnswerMalformed(
-            f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
+            f"Placement's answer about candidates cannot be read ({fault})."
             " It needs microversion 1.36; check what answers at the configured endpoint."
         ) from error
 
@@ -319,24 +325,26 @@ def _by_root(
 
 
 def _summary(uuid: str, body: Mapping[str, Any]) -> ProviderSummary:
-    return ProviderSummary(
-        uuid,
-        body["root_provider_uuid"],
-        body["parent_provider_uuid"],
-        body["resources"],
-        _traits(tuple(body["traits"])),
-    )
+    root, parent = body["root_provider_uuid"], body["parent_provider_uuid"]
+    traits = body["traits"]
+    if not (type(root) is str and type(traits) is list and (parent is None or type(parent) is str)):
+        raise TypeError
+    return ProviderSummary(uuid, root, parent, body["resources"], _traits(tuple(traits)))
 
 
 def _candidate(root: str, body: Mapping[str, Any], shape: str) -> Candidate:
     allocations = {uuid: held["resources"] for uuid, held in body["allocations"].items()}
     mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
+    if str in map(type, body["mappings"].values()):
+        raise TypeError
     return Candidate(root, allocations, mappings, shape)
 
 
 @lru_cache(maxsize=4096)
 def _traits(names: tuple[str, ...]) -> frozenset[str]:
     """Return the one set of these traits, which all hosts of a kind share, in all answers."""
+    if not set(map(type, names)) <= {str}:
+        raise TypeError
     return frozenset(names)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from compute_agent.scheduler import host_state
@@ -47,12 +50,39 @@ def test_a_provider_without_summary_is_an_error() -> None:
         answered([candidate({"b": {"VCPU": 1}})], {})
 
 
-@pytest.mark.parametrize("text", [{}, {"allocation_requests": [], "provider_summaries": []}])
-def test_an_answer_of_another_form_is_an_error_that_names_the_version(
-    text: dict[str, object],
+ABSENT = object()
+
+
+@pytest.mark.parametrize("children", [(), ("b",)], ids=["lone", "nested"])
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        ("allocation_requests", [None, 5, [5], {"a": 5}]),
+        ("allocation_requests[0].mappings", [None, 5, "text", ["a"]]),
+        ("allocation_requests[0].mappings.N", [None, 5, "text"]),
+        ("provider_summaries", [None, 5, "text", ["a"]]),
+        ("provider_summaries.a", [5, "text", ["a"], {}]),
+        ("provider_summaries.a.root_provider_uuid", [ABSENT, None, 5, ["a"], {}]),
+        ("provider_summaries.a.parent_provider_uuid", [ABSENT, 5, ["a"], {}]),
+        ("provider_summaries.a.traits", [ABSENT, None, 5, "text", {"a": 5}, [5], [["a"]]]),
+    ],
+)
+def test_an_answer_of_another_form_is_an_error_that_names_the_place_and_the_version(
+    place: str, wrong: list[object], children: tuple[str, ...]
 ) -> None:
-    with pytest.raises(AnswerMalformed, match=r"microversion 1\.36"):
-        candidates.read(text)
+    below = {uuid: summary("a", {"VGPU": (4, 0)}, parent="a") for uuid in children}
+    *steps, key = re.split(r"\W+", place)
+    for value in wrong:
+        offer = candidate({"a": {"VCPU": 1}}, N=["a"])
+        text: Any = body([offer], {"a": summary("a", {"VCPU": (4, 0)}), **below})
+        at = text
+        for step in steps:
+            at = at[0] if step == "0" else at[step]
+        at[key] = value
+        if value is ABSENT:
+            del at[key]
+        with pytest.raises(AnswerMalformed, match=rf"{re.escape(place)}.* microversion 1\.36"):
+            _ = (found := candidates.read(text)).candidates, found.providers
 
 
 def test_the_same_candidate_in_two_answers_counts_once() -> None:
