@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from compute_agent.programs.kept_values import KeptValues
+from compute_agent.state.shapes import LARGEST
 
 ASKED_AGAIN_SECONDS: Final = 10.0
 
@@ -59,9 +60,9 @@ class Announcements:
                     seen_at=now,
                     enabled=bool(node.get("enabled", True)),
                     instances=_count(node.get("instances")),
-                    io_ops=int(node.get("io_ops", 0)),
-                    build_failures=int(node.get("build_failures", 0)),
-                    service_version=int(state.get("service_version", 0)),
+                    io_ops=_number(node.get("io_ops", 0)),
+                    build_failures=_number(node.get("build_failures", 0)),
+                    service_version=_number(state.get("service_version", 0)),
                     attributes=dict(node),
                 )
                 for node in state.get("nodes", ())
@@ -165,7 +166,14 @@ class AskedAnnouncements(Announcements):
 _FIELDS = frozenset(field.name for field in fields(Announcement))
 
 
+def _number(value: Any) -> int:
+    number = int(value)
+    if abs(number) > LARGEST:
+        raise OverflowError(f"a number beyond {LARGEST}")
+    return number
+
+
 def _count(instances: Any) -> int | None:
     if instances is None:
         return None
-    return instances if isinstance(instances, int) else len(instances)
+    return _number(instances if isinstance(instances, int) else len(instances))

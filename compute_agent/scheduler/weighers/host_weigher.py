@@ -11,6 +11,7 @@ from compute_agent.request.guest_numa import is_device, is_special
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import Hosts, HostState
 from compute_agent.scheduler.placement.candidates import Candidate, links_of
+from compute_agent.state.shapes import LARGEST
 
 _COMPARED: Final = 8
 """Candidates of a host of which the one that breaks the least counts."""
@@ -191,9 +192,13 @@ class HypervisorVersionWeigher(HostWeigher):
     def weigh_all(self, hosts: Hosts, _spec: RequestSpec) -> Sequence[float]:
         """Return the version that each announces, 0 where none does."""
         versions = [
-            announced.attributes.get("hypervisor_version", 0) for announced in hosts.announcements
+            announced.attributes.get("hypervisor_version") for announced in hosts.announcements
         ]
-        return [said if isinstance(said, int | float) else 0 for said in versions]
+        # what cannot be one, such as NaN, would leave no host its weight
+        return [
+            said if isinstance(said, int | float) and abs(said) <= LARGEST else 0
+            for said in versions
+        ]
 
 
 class LeavesWholeWeigher(HostWeigher):

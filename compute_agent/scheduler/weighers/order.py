@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 
@@ -209,9 +211,7 @@ def _spread_key(request: str, uuid: str) -> bytes:
 def _multiplier(weigher: HostWeigher, host: HostState, default: float) -> float:
     values = []
     for text in host.metadata(f"{weigher.option}_weight_multiplier"):
-        try:
+        # metadata is free text: what is not a number overrides nothing
+        with suppress(ValueError):
             values.append(float(text))
-        except ValueError:
-            # metadata is free text: what is not a number overrides nothing
-            continue
-    return min(values, default=default)
+    return min(filter(math.isfinite, values), default=default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -85,7 +86,8 @@ def test_an_aggregates_multiplier_counts_for_its_hosts_and_of_several_the_smalle
     poor = host("poor", {"": {"MEMORY_MB": 4}})
     assert ordered([poor, in_aggregates("rich", "5", "0.5")]) == ["rich", "poor"]
     assert ordered([poor, in_aggregates("rich", "5", "-1")]) == ["poor", "rich"]
-    assert ordered([poor, in_aggregates("rich", "many")]) == ["rich", "poor"]
+    for text in ("many", "nan", "-inf"):
+        assert ordered([poor, in_aggregates("rich", text)]) == ["rich", "poor"]
 
 
 def test_equal_hosts_stay_in_the_order_of_placement() -> None:
@@ -228,6 +230,10 @@ ROW = {"VCPU": 4, "MEMORY_MB": 4, "DISK_GB": 4}
         ("pci", {}, {"free": {"VGPU": 3}}),
         ("build_failure", {}, {"announced": {"build_failures": 1}}),
         ("hypervisor_version", {"announced": {"hypervisor_version": 9}}, {}),
+        *(
+            ("hypervisor_version", {"announced": {"hypervisor_version": 9}}, {"announced": other})
+            for other in ({"hypervisor_version": value} for value in (math.nan, 10**400, "10"))
+        ),
     ],
 )
 def test_each_weigher_has_its_own_way_with_its_default_multiplier(

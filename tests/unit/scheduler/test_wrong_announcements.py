@@ -35,6 +35,8 @@ WRONG: dict[str, Any] = {
 WRONG_FOR_SCHEDULERS: dict[str, Any] = {
     "operations that are text": {"host": "h", "nodes": [{"uuid": ROOT, "io_ops": "many"}]},
     "operations without end": {"host": "h", "nodes": [{"uuid": ROOT, "io_ops": float("inf")}]},
+    "operations beyond measure": {"host": "h", "nodes": [{"uuid": ROOT, "io_ops": 10**400}]},
+    "instances beyond measure": {"host": "h", "nodes": [{"uuid": ROOT, "instances": 10**400}]},
     "instances that are a float": {"host": "h", "nodes": [{"uuid": ROOT, "instances": 1.5}]},
     "a version that is a list": {"host": "h", "service_version": [], "nodes": [{"uuid": ROOT}]},
     "a huge one": {"host": "h", "nodes": [{"uuid": ROOT, "io_ops": "x" * 1_000_000}]},
