@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.scheduler.filters import registry
+from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter, run_filters
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.host_state import Hosts, HostState
@@ -53,7 +55,8 @@ HOSTS = st.lists(
     st.fixed_dictionaries(
         {
             "ram": st.integers(512, 513),
-            "cpu": st.just(2),
+            "cpu": st.sampled_from((2, 2, 0, 3)),
+            "lacks": st.sampled_from(((), (), (), ("VCPU",), ("MEMORY_MB", "DISK_GB"))),
             "pinned": st.sampled_from((0, 0, 5)),
             "disk": st.integers(10, 11),
             "used": st.sampled_from((0, 0, 2)),
@@ -63,7 +66,7 @@ HOSTS = st.lists(
             "is_disabled": st.sampled_from((False, False, False, True)),
             "announced": st.none()
             | st.tuples(
-                st.sampled_from((1.0, 59.0, 61.0)),
+                st.sampled_from((1.0, 59.0, 60.0, 61.0)),
                 st.fixed_dictionaries(
                     {
                         "enabled": st.sampled_from((True, True, True, False)),
@@ -77,7 +80,7 @@ HOSTS = st.lists(
                 ),
             ),
             "multipliers": st.sampled_from(
-                ({}, {"num_instances": -9.0}, {"ram": -9.0, "build_failure": 0.5})
+                ({}, {}, {"num_instances": -9.0, "cpu": math.nan}, {"ram": 0, "build_failure": 0.5})
             ),
         }
     ),
@@ -86,6 +89,11 @@ HOSTS = st.lists(
 )
 LONE_HOSTS = HOSTS.map(lambda hosts: [{**host, "pool": False, "cards": []} for host in hosts])
 """Hosts of one provider each."""
+OPTIONS = st.builds(
+    WeighingOptions,
+    multipliers=st.dictionaries(st.sampled_from([*WEIGHERS]), st.sampled_from((0.0, -1.0, 2.0))),
+    spread_equals=st.booleans(),
+)
 
 
 def cloud_of(hosts: list[dict[str, Any]]) -> Cloud:
@@ -98,6 +106,7 @@ def cloud_of(hosts: list[dict[str, Any]]) -> Cloud:
         counts = {"VCPU": (host["cpu"], 0), "MEMORY_MB": (host["ram"] + 3, host["used"] + 1)}
         counts |= {"PCPU": (host["pinned"], 7)} if host["pinned"] else {}
         counts |= {} if host["pool"] else {"DISK_GB": (host["disk"], 0)}
+        counts = {name: count for name, count in counts.items() if name not in host["lacks"]}
         traits = [DISABLED] if host["is_disabled"] else []
         cloud.summaries[root] = summary(root, counts, *traits)
         for card, (has, uses) in enumerate(host["cards"]):
@@ -115,7 +124,7 @@ def cloud_of(hosts: list[dict[str, Any]]) -> Cloud:
     return cloud
 
 
-def plain_order(cloud: Cloud, request: str) -> list[str]:
+def plain_order(cloud: Cloud, request: str, options: WeighingOptions) -> list[str]:
     roots = []
     for offer in cloud.candidates:
         [root] = offer["allocations"].keys() - {"pool"}
@@ -128,12 +137,14 @@ def plain_order(cloud: Cloud, request: str) -> list[str]:
         low = min(raw.values(), default=0.0) if lowest is None else lowest
         high = max(raw.values(), default=0.0)
         for root in roots if high > low else ():
-            multiplier = cloud.multipliers[f"host-{root}"].get(name, default)
+            usual = options.multipliers.get(name, default)
+            multiplier = cloud.multipliers[f"host-{root}"].get(name, usual)
+            multiplier = usual if math.isnan(multiplier) else multiplier
             total[root] += multiplier * ((max(raw[root], low) - low) / (high - low))
 
     def key(root: str) -> tuple[float, bytes]:
         place = hashlib.blake2b(f"{request}/{root}".encode(), digest_size=8).digest()
-        return -total[root], place
+        return -total[root], place if options.spread_equals else b""
 
     return sorted(roots, key=key)
 
@@ -169,7 +180,7 @@ def free(provider: dict[str, Any], name: str) -> int:
     return max(count["capacity"] - count["used"], 0)
 
 
-def found_hosts(cloud: Cloud) -> Hosts:
+def found_hosts(cloud: Cloud, *filters: HostFilter) -> Hosts:
     bank, at = Bank(cloud.candidates, cloud.summaries), [NOW]
     announcements = Announcements(lambda: at[0])
     for root, (age, announced) in cloud.announcements.items():
@@ -187,36 +198,46 @@ def found_hosts(cloud: Cloud) -> Hosts:
             if given
         )
     )
-    options = HostSearchOptions(
-        filters=registry.make(["ComputeFilter"]), aggregates=FixedAggregates(aggregates)
-    )
+    options = HostSearchOptions(filters=filters, aggregates=FixedAggregates(aggregates))
     return HostSearch(bank.client, options, announcements).find(spec()).hosts
 
 
-def own_order(hosts: Sequence[HostState], request: str) -> list[str]:
+def own_order(hosts: Sequence[HostState], request: str, options: WeighingOptions) -> list[str]:
     weighers = order.make([order.ALL_WEIGHERS])
-    found = order.in_order(hosts, spec(), weighers, WeighingOptions(), random.Random(1), request)
+    found = order.in_order(hosts, spec(), weighers, options, random.Random(1), request)
     return [host.uuid for host in found]
 
 
-@given(HOSTS | LONE_HOSTS, st.uuids().map(str))
+@given(HOSTS | LONE_HOSTS, st.uuids().map(str), OPTIONS)
 def test_hosts_are_tried_in_the_order_that_a_plain_calculation_gives(
-    hosts: list[dict[str, Any]], request: str
+    hosts: list[dict[str, Any]], request: str, options: WeighingOptions
 ) -> None:
     cloud = cloud_of(hosts)
-    assert own_order(found_hosts(cloud), request) == plain_order(cloud, request)
+    found = found_hosts(cloud, *registry.make(["ComputeFilter"]))
+    assert own_order(found, request, options) == plain_order(cloud, request, options)
 
 
-@given(HOSTS | LONE_HOSTS, st.uuids().map(str), st.integers(0))
-def test_after_a_claim_the_order_is_that_of_hosts_which_were_all_read(
-    hosts: list[dict[str, Any]], request: str, number: int
+FILTERS = st.permutations(["ComputeFilter", "IoOpsFilter", "NumInstancesFilter"])
+
+
+@given(HOSTS | LONE_HOSTS, FILTERS, OPTIONS, st.lists(st.integers(0), min_size=1, max_size=3))
+def test_verdicts_and_order_are_those_of_hosts_which_were_all_read_claim_after_claim(
+    hosts: list[dict[str, Any]], names: list[str], options: WeighingOptions, numbers: list[int]
 ) -> None:
+    limits = FilterOptions(max_io_ops_per_host=3, max_instances_per_host=4)
+    filters = registry.make(names, options=limits)
     found = found_hosts(cloud_of(hosts))
     read = Hosts(list(found))
-    assert own_order(found, request) == own_order(read, request)
-    if found:
+    for number in numbers:
+        (found, causes), (read, plain_causes) = (
+            run_filters(filters, hosts, spec()) for hosts in (found, read)
+        )
+        assert (found[:], causes) == (read[:], plain_causes)
+        assert own_order(found, "r", options) == own_order(read, "r", options)
+        if not found:
+            break
         host = found[number % len(found)]
-        after = [hosts.after_claim(host, host.candidates[0]) for hosts in (found, read)]
-        assert after[0][:] == after[1][:]
-        offering, read_offering = (own_order(hosts.offering, request) for hosts in after)
-        assert offering == read_offering
+        found, read = (
+            hosts.after_claim(host, host.candidates[0]).offering for hosts in (found, read)
+        )
+        assert found[:] == read[:]
