@@ -27,7 +27,9 @@ class Fleet:
 
     @property
     def request(self) -> tuple[str, ...]:
-        return "--resources", f"VCPU={self.vcpus},MEMORY_MB=64", "--required", self.cloud.mark
+        # however busy the machine, the planner comes to an end
+        wanted = f"VCPU={self.vcpus},MEMORY_MB=64"
+        return "--resources", wanted, "--required", self.cloud.mark, "--time-limit", "60"
 
 
 @pytest.fixture
