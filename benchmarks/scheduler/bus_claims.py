@@ -181,7 +181,7 @@ def growth(*, quick: bool, plots: Path | None) -> Iterator[Row]:
         for axis, (name, points) in enumerate(AXES.items()):
             costs = []
             for hosts, consumers, count in points[: 2 if quick else None]:
-                place = home / f"{hosts}-{consumers}-{count}"
+                place = home / f"{name}-{hosts}-{consumers}-{count}"
                 world = World("flat", hosts, hosts, SCHEDULED.make)
                 with _placement("ours", place, database, world, quick) as server:
                     _hold(Client(server.url), hosts, consumers)
@@ -201,6 +201,7 @@ def growth(*, quick: bool, plots: Path | None) -> Iterator[Row]:
                 places = [(x - logs[0][0]) / 2 for x in logs[0]], [(y + 0.3) / 2 for y in logs[1]]
                 lines[f"{PARTS[part]}: {exponent:.2f}"] = list(zip(*places, strict=True))
             if plots is not None:
+                plots.mkdir(parents=True, exist_ok=True)
                 caption = f"CPU of a claim by {name}, {numbers[0]:,} to {numbers[-1]:,}; exponents"
                 (plots / f"growth-claim-{name}.svg").write_text(drawing(lines, caption))
 
