@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, TypeVar
 
@@ -30,14 +31,9 @@ class KeptValues(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value of a key while it is good."""
-        return self.get_all((key,)).get(key)
-
-    def get_all(self, keys: Iterable[K]) -> dict[K, V]:
-        """Return the values of those of the keys whose values are good."""
         with self._lock:
-            earliest = self.clock() - self.seconds
-            found = ((key, self._values.get(key)) for key in keys)
-            return {key: entry[1] for key, entry in found if entry and entry[0] > earliest}
+            kept_at, value = self._values.get(key, (-math.inf, None))
+            return value if kept_at > self.clock() - self.seconds else None
 
     def old(self, key: K) -> V | None:
         """Return the value of a key, good or not: for want of a newer one."""

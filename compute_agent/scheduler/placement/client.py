@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -26,6 +25,7 @@ from compute_agent.placement.transports.transport import (
     Transport,
     version_text,
 )
+from compute_agent.programs.kept_values import KeptValues
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
     COMPUTE_STATUS_DISABLED,
@@ -51,17 +51,16 @@ class ProviderNames:
 
     def __init__(self, providers: Providers) -> None:
         self._providers = providers
-        self._names: dict[str, str] = {}
-        self._good_until = 0.0
+        self._names: KeptValues[None, dict[str, str]] = KeptValues(_KEPT_SECONDS)
 
     def of(self, uuids: Collection[str]) -> Mapping[str, str]:
         """Return the names by uuid, without providers that do not exist.
 
         :raises PlacementError: placement cannot be read.
         """
-        if time.monotonic() >= self._good_until:
-            self._names, self._good_until = {}, time.monotonic() + _KEPT_SECONDS
-        names = self._names
+        names = self._names.get(None)
+        if names is None:
+            names = self._names.keep(None, {})
         unknown_uuids = set(uuids) - names.keys()
         if len(unknown_uuids) > _ASKED_ONE_BY_ONE:
             hosts = self._providers.find(f"required={COMPUTE_NODE}", "Reading the names of hosts")
