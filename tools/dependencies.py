@@ -27,6 +27,7 @@ _REPLACEMENTS: Final = {
     "granian": "any WSGI server with threads, such as gunicorn: `placement_server.wsgi`",
     "jsonschema": "fastjsonschema, with other texts in errors",
     "libvirt-python": "nothing; `host.HostDriver` does without a hypervisor",
+    "msgspec": "dataclasses, and a check of each document by hand",
     "numpy": "nothing: the search is array operations",
     "nvidia-ml-py": "sysfs, which shows GPUs and vGPUs and no MIG",
     "opentelemetry-exporter-otlp-proto-http": "spans posted as JSON with requests",

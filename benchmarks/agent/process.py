@@ -11,8 +11,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly

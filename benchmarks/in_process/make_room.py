@@ -13,13 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
 import numpy as np
 import psycopg
 import requests
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 

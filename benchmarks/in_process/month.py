@@ -10,7 +10,6 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from urllib.parse import parse_qsl
 from uuid import UUID
 
 import numpy as np
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 

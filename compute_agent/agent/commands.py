@@ -6,8 +6,10 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
@@ -134,7 +136,8 @@ class AgentCommands:
         """
         claim_messages.text("instance", instance)
         devices = self.parts.driver.get_instance_devices(instance)
-        return None if devices is None else asdict(devices)
+        document: dict[str, Any] | None = to_builtins(devices)
+        return document
 
     def set_host_enabled(self, enabled: Any, reason: str = "") -> None:
         """Enable or disable the host, over restarts, and write it to placement at once.

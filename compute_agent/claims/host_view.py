@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compute_agent.claims.host_cells import (
     DevicePlace,
@@ -75,8 +77,7 @@ class CellPolicy(NamedTuple):
     aliases: Sequence[tuple[str, PciAlias]] = ()
 
 
-@dataclass(frozen=True)
-class NodeSituation:
+class NodeSituation(Struct, frozen=True, dict=True):
     """What a node has, and who has it, at one moment.
 
     :ivar units: the named units of the node.

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from compute_agent.discovery import storage
 from compute_agent.discovery.errors import FactMalformed, FactUnreadable
 from compute_agent.discovery.facts import (
     DiskStore,
     HostTopology,
-    PciAddress,
     PmemNamespace,
 )
 from compute_agent.discovery.nvml import NvmlGpu, NvmlReading
@@ -121,9 +121,9 @@ def capture(
     description = {
         "format": FORMAT,
         "hostname": hostname,
-        "disk": asdict(found_disk) if found_disk else None,
-        "nvml": [asdict(gpu) for gpu in reading.gpus] if reading else [],
-        "pmem": None if namespaces is None else [asdict(namespace) for namespace in namespaces],
+        "disk": to_builtins(found_disk),
+        "nvml": to_builtins(reading.gpus) if reading else [],
+        "pmem": to_builtins(namespaces),
         "unreadable": [*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))],
         "warnings": list(reading.warnings) if reading else [],
     }
@@ -149,9 +149,9 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
     """
     description = _read_description(directory)
     try:
-        disk = fact_of(DiskStore | None, description.get("disk"))
-        namespaces = fact_of(tuple[PmemNamespace, ...] | None, description.get("pmem"))
-    except (TypeError, KeyError, ValueError) as error:
+        disk = convert(description.get("disk"), DiskStore | None)
+        namespaces = convert(description.get("pmem"), tuple[PmemNamespace, ...] | None)
+    except ValueError as error:
         shown = {name: description.get(name) for name in ("disk", "pmem")}
         expectation = f"disk with path and size_bytes, pmem with namespaces ({error})"
         raise FactMalformed(str(directory / DESCRIPTION), repr(shown), expectation) from error
@@ -238,8 +238,7 @@ def _read_description(directory: Path) -> dict[str, Any]:
     return description
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedGpus:
+class RecordedGpus(Struct, frozen=True):
     """A source of GPU facts that were read earlier, perhaps on another machine."""
 
     gpus: tuple[NvmlGpu, ...]
@@ -256,31 +255,10 @@ def gpus_from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
     Raises FactMalformed, naming `path`, for anything else.
     """
     try:
-        gpus: tuple[NvmlGpu, ...] = fact_of(tuple[NvmlGpu, ...], objects)
-    except (TypeError, ValueError, KeyError) as error:
+        gpus = [
+            replace(gpu, address=pci_address(gpu.address))
+            for gpu in convert(objects, tuple[NvmlGpu, ...])
+        ]
+    except ValueError as error:
         raise FactMalformed(path, repr(objects), f"a list of GPUs ({error})") from error
     return tuple(sorted(gpus, key=lambda gpu: gpu.address))
-
-
-def fact_of(kind: Any, value: Any) -> Any:
-    """Return a fact of this type from plain objects.
-
-    :raises ValueError: (TypeError, KeyError) they are not of such a fact.
-    """
-    if get_origin(kind) in (UnionType, Union):
-        return None if value is None else fact_of(get_args(kind)[0], value)
-    if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        if kinds[-1] is Ellipsis:
-            return tuple(fact_of(kinds[0], item) for item in value)
-        return tuple(fact_of(*pair) for pair in zip(kinds, value, strict=True))
-    if is_dataclass(kind):
-        types, fact_class = get_type_hints(kind), cast("type[Any]", kind)
-        known_names = [field.name for field in fields(kind) if field.name in value]
-        return fact_class(**{name: fact_of(types[name], value[name]) for name in known_names})
-    if kind is PciAddress:
-        return pci_address(value)
-    plain_type = getattr(kind, "__supertype__", kind)
-    if not isinstance(value, plain_type):
-        raise TypeError(f"{value!r} is not of type {plain_type.__name__}")
-    return value

@@ -19,8 +19,9 @@ How the pieces refer to each other (all by id, never by object):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
+
+from msgspec import Struct, field
 
 CellId = NewType("CellId", int)
 CpuId = NewType("CpuId", int)
@@ -44,8 +45,7 @@ class HugePages(NamedTuple):
     """Pages, those in use included."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumaCell:
+class NumaCell(Struct, frozen=True):
     """A NUMA node as the kernel sees it: CPUs and memory at one distance."""
 
     id: CellId
@@ -93,8 +93,7 @@ class CpuModel(NamedTuple):
     """libvirt's name of the model that is nearest."""
 
 
-@dataclass(frozen=True, slots=True)
-class PciDevice:
+class PciDevice(Struct, frozen=True):
     """A PCI function. Ids are lower-case hex without 0x: as in 8086, 10ed, 020000."""
 
     address: PciAddress
@@ -128,8 +127,7 @@ class PciDevice:
         return "VF" if self.is_vf else "PF" if self.is_pf else "PCI"
 
 
-@dataclass(frozen=True, slots=True)
-class NicVf:
+class NicVf(Struct, frozen=True):
     """A virtual function of a network port."""
 
     address: PciAddress
@@ -140,8 +138,7 @@ class NicVf:
     vdpa: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NicPort:
+class NicPort(Struct, frozen=True):
     """A network function that is not a VF; with `is_pf`, one that can make VFs."""
 
     address: PciAddress
@@ -173,8 +170,7 @@ class NicPort:
         return self.names[0] if self.names else None
 
 
-@dataclass(frozen=True, slots=True)
-class NicCard:
+class NicCard(Struct, frozen=True):
     """The ports of one adapter: same domain:bus:device, or same serial number and root port."""
 
     address: PciAddress
@@ -187,8 +183,7 @@ class NicCard:
     """Permanent MAC address of the first port: the card's identity; None if not permanent."""
 
 
-@dataclass(frozen=True, slots=True)
-class MdevType:
+class MdevType(Struct, frozen=True):
     """A type of mediated device (vGPU) that a device offers."""
 
     id: str
@@ -197,8 +192,7 @@ class MdevType:
     """How many more of this type could be made on that device right now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mdev:
+class Mdev(Struct, frozen=True):
     """A mediated device, or a vGPU of the vendor's own VFIO driver, that exists."""
 
     type_id: str
@@ -206,8 +200,7 @@ class Mdev:
     """None for a vGPU of the vendor's driver: there the VF itself is what a guest gets."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuVf:
+class GpuVf(Struct, frozen=True):
     """A virtual function of a GPU; on GPUs with SR-IOV this is what makes vGPUs."""
 
     address: PciAddress
@@ -217,8 +210,7 @@ class GpuVf:
     mdevs: tuple[Mdev, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MigProfile:
+class MigProfile(Struct, frozen=True):
     """What a MIG partition *is*: a shape a GPU can be cut into. Compare `MigDevice`."""
 
     name: str
@@ -230,8 +222,7 @@ class MigProfile:
     """How many of it fit on an otherwise empty GPU."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GpuInstance:
+class GpuInstance(Struct, frozen=True, order=True):
     """A part of a GPU with MIG that exists *now*; in it lie MIG devices, or a vGPU."""
 
     start: int
@@ -243,8 +234,7 @@ class GpuInstance:
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class MigDevice:
+class MigDevice(Struct, frozen=True):
     """A MIG partition that exists *now*: its ids are used again for others after it is gone."""
 
     uuid: str
@@ -257,8 +247,7 @@ class MigDevice:
     size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VgpuType:
+class VgpuType(Struct, frozen=True):
     """A vGPU type as NVML describes it; `id` is that of the `MdevType`."""
 
     id: str
@@ -277,8 +266,7 @@ class VgpuType:
     """How much of the memory it then has, in the unit of `placements`."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class NvLink:
+class NvLink(Struct, frozen=True, order=True):
     """The active NVLinks of a GPU to one other device."""
 
     remote: PciAddress
@@ -287,8 +275,7 @@ class NvLink:
     links: int
 
 
-@dataclass(frozen=True, slots=True)
-class PhysicalGpu:
+class PhysicalGpu(Struct, frozen=True):
     """A GPU (or another PCI device that makes mediated devices), whole; never one of its VFs.
 
     PCI facts come from sysfs and are always there. What NVML adds, or the driver of another maker
@@ -329,8 +316,7 @@ class PhysicalGpu:
     """Name of the hive whose GPUs reach each other over XGMI."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskStore:
+class DiskStore(Struct, frozen=True):
     """The file system, volume group or pool that holds the guests' disks."""
 
     path: str
@@ -338,8 +324,7 @@ class DiskStore:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PmemNamespace:
+class PmemNamespace(Struct, frozen=True):
     """A part of persistent memory that can be given to a guest."""
 
     name: str
@@ -362,8 +347,7 @@ class MemoryEncryption(NamedTuple):
     """Contexts by the kernel's names (sev, sev_es, tdx), sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostTopology:
+class HostTopology(Struct, frozen=True):
     """Everything that was found on one host."""
 
     hostname: str

@@ -9,8 +9,9 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
+
+from msgspec import Struct
 
 from compute_agent.discovery.bounded_calls import step
 from compute_agent.discovery.errors import (
@@ -46,8 +47,7 @@ class DiskSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(Struct, frozen=True):
     """The file system that holds a directory."""
 
     path: str
@@ -68,8 +68,7 @@ class FileSystem:
         return DiskStore(self.path, status.f_frsize * status.f_blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeGroup:
+class VolumeGroup(Struct, frozen=True):
     """A volume group of LVM."""
 
     name: str
@@ -87,8 +86,7 @@ class VolumeGroup:
         return DiskStore(f"volume group {self.name}", int(text))
 
 
-@dataclass(frozen=True, slots=True)
-class CephPool:
+class CephPool(Struct, frozen=True):
     """A pool of a Ceph cluster, as large as what is stored in it and what more it can store.
 
     Both numbers count data once, however often the cluster stores it.

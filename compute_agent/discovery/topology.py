@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, NumaCell, PhysicalGpu
 from compute_agent.discovery.nvml import NvmlReading

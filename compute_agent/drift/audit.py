@@ -15,6 +15,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
 from compute_agent.programs.lasting_conditions import LastingConditions
@@ -83,8 +85,7 @@ class Treatment(NamedTuple):
     detail: str
 
 
-@dataclass(slots=True)
-class DriftAudit:
+class DriftAudit(Struct):
     """The audits of one node.
 
     :param interval: seconds between two, at the moment; 0 for never.
@@ -96,8 +97,8 @@ class DriftAudit:
     interval: Callable[[], float]
     grace: Callable[[], float]
     started_at: float
-    _first_seen: dict[str, float] = field(default_factory=dict)
-    _last: Drift = field(default_factory=Drift)
+    _first_seen: dict[str, float] = {}
+    _last: Drift = Drift()
 
     def is_due(self, now: float) -> bool:
         """Whether it is time for an audit."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.drift.instances.instance import InstanceSource, Listing
@@ -26,8 +27,7 @@ class Verdict(Enum):
     ORPHAN = "does not exist any more"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """A verdict and, where it is not plain, why."""
 
     verdict: Verdict

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from compute_agent.fitting.host import ORDINARY, Device
 
@@ -69,8 +70,7 @@ class Wish(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Guest:
+class Guest(Struct, frozen=True):
     """What a guest needs.
 
     :ivar nodes: each on a cell of its own; or the whole guest, where it names none.

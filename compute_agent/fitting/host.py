@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 ORDINARY: Final = 0
 """The size of pages that are not huge."""
@@ -26,8 +27,7 @@ class Core(NamedTuple):
     group: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """What of a cell is free, overcommit included. Memory in MiB.
 
     :ivar cores: those with dedicated CPUs, free or not; empty where only their number is known.
@@ -50,8 +50,8 @@ class Cell:
     memory_mib: int = 0
     own_memory_mib: int | None = None
     pinned_memory_mib: int | None = None
-    pages_mib: Mapping[int, int] = field(default_factory=dict)
-    distances: Mapping[int, int] = field(default_factory=dict)
+    pages_mib: Mapping[int, int] = {}
+    distances: Mapping[int, int] = {}
     package: int | None = None
     physnets: frozenset[str] = frozenset()
     tunneled: bool = False
@@ -67,8 +67,7 @@ class Cell:
         return self.distances.get(other, NEAR if other == self.id else FAR)
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """The units of one class that a device has.
 
     :ivar id: of the device, for instance the uuid of its provider.
@@ -89,8 +88,7 @@ class Device:
     traits: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """Everything that may be given to one guest.
 
     :ivar memory_mib: ordinary memory for guests on any cell together, since some have memory that

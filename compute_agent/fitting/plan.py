@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 
 class Part(NamedTuple):
     """The share of one cell of the host that a guest gets. Memory in MiB.
@@ -74,8 +76,7 @@ class DeviceCost(NamedTuple):
     devices: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a guest gets.
 
     :ivar parts: of each node in order; of a guest that names none, of each cell that it lies on.

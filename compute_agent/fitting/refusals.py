@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node, Wish
 from compute_agent.fitting.host import ORDINARY, Cell, Host
@@ -44,8 +45,7 @@ def refusal(host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> R
     return reasons.of_devices() or reasons.of_memory() or reasons.of_cells()
 
 
-@dataclass(slots=True, eq=False)
-class _Reasons:
+class _Reasons(Struct, eq=False):
     """The rules, one after the other."""
 
     host: Host

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 
 class Level(IntEnum):
@@ -14,8 +15,7 @@ class Level(IntEnum):
     ERROR = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """An option and its right value; `NODE` stands for a number that the operator knows."""
 
     group: str
@@ -26,8 +26,7 @@ class Setting:
         return f"[{self.group}]{self.option} = {self.value}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """The result of one check.
 
     :ivar advice: the setting that corrects it.

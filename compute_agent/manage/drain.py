@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.drift.orphans import MIGRATION
@@ -36,8 +37,7 @@ _PLANNING_SECONDS: Final = 20
 _MOVE_UNDER_WAY: Final = "the source of a move, which holds it until the move is ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A consumer of a host that is drained, and what it holds there.
 
     :ivar type: None where it has none, or placement does not know types.
@@ -53,8 +53,7 @@ class Holder:
         return self.type != MIGRATION
 
 
-@dataclass(frozen=True, slots=True)
-class HostHolders:
+class HostHolders(Struct, frozen=True):
     """Who holds something of a host, at one moment.
 
     :ivar is_disabled: whether placement shows it as disabled.
@@ -64,8 +63,7 @@ class HostHolders:
     holders: tuple[Holder, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMove:
+class ConsumerMove(Struct, frozen=True):
     """A consumer of a host to be drained.
 
     :ivar to: the name of the host that would take it; None where none would.

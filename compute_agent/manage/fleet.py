@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.drift.wording import count_of
@@ -46,8 +48,7 @@ Announced = Mapping[str, Any]
 """The announcement of one node of an agent, with the name of its service as `service`."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeardAgents:
+class HeardAgents(Struct, frozen=True):
     """What the message bus tells of the agents of hosts.
 
     :ivar nodes: what is announced by those that run, by uuid of the root.
@@ -56,12 +57,11 @@ class HeardAgents:
     """
 
     nodes: Mapping[str, Announced]
-    last_heard: Mapping[str, float] = field(default_factory=dict)
+    last_heard: Mapping[str, float] = {}
     is_complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FleetHost:
+class FleetHost(Struct, frozen=True):
     """One host.
 
     :ivar agent: `up`, `silent` or `unknown`.
@@ -83,7 +83,7 @@ class FleetHost:
     is_enabled: bool
     reason: str
     providers: int
-    amounts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    amounts: Mapping[str, tuple[int, int]] = {}
     trouble: tuple[str, ...] = ()
     silent_since: float | None = None
     bus: str = UNKNOWN
@@ -236,8 +236,7 @@ class WouldBeUndone(errors.ComputeAgentError):
     exit_status = Exit.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class HostSwitch:
+class HostSwitch(Struct, frozen=True):
     """What enables and disables a host: its agent where that is heard, and placement.
 
     An agent that was not heard and comes back later sets the trait as its own state says.

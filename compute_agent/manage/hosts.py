@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.drift.wording import count_of
@@ -29,8 +30,7 @@ class CommandRefused(errors.ComputeAgentError):
     exit_status = Exit.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """A host's tree in placement: its root, the names of its providers, and its consumers."""
 
     uuid: str
@@ -196,8 +196,7 @@ def _holders(consumers: Sized) -> str:
     return f"{count_of(len(consumers), 'consumer')} {verb}"
 
 
-@dataclass(frozen=True, slots=True)
-class Renaming:
+class Renaming(Struct, frozen=True):
     """One provider and its two names."""
 
     uuid: str

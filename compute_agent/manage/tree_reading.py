@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.placement.connection import Connection
@@ -21,8 +23,7 @@ _NAMED: Final = 2
 """So many consumers of a device that is gone are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryLine:
+class InventoryLine(Struct, frozen=True):
     """One inventory and its usage."""
 
     total: int
@@ -41,8 +42,7 @@ class InventoryLine:
         return self.capacity - self.used
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderLines:
+class ProviderLines(Struct, frozen=True):
     """One provider with everything that is displayed.
 
     :ivar holders: consumers of a device that is gone.
@@ -52,7 +52,7 @@ class ProviderLines:
     uuid: str
     name: str
     parent: str | None
-    inventories: Mapping[str, InventoryLine] = field(default_factory=dict)
+    inventories: Mapping[str, InventoryLine] = {}
     traits: tuple[str, ...] = ()
     aggregates: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()

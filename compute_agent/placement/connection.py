@@ -19,8 +19,9 @@ import uuid as uuidlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
@@ -75,8 +76,7 @@ class Clock:
         time.sleep(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+class Retries(Struct, frozen=True):
     """The policies, over one clock and one source of chance."""
 
     clock: Clock = field(default_factory=Clock)
@@ -164,8 +164,7 @@ class OfferedVersions(NamedTuple):
     extensions: Microversion | None = None
 
 
-@dataclass
-class Tally:
+class Tally(Struct):
     """The requests made for one pass or errand, under one global request id."""
 
     global_request_id: str
@@ -173,7 +172,7 @@ class Tally:
     writes: int = 0
     failed_count: int = 0
     by_call: collections.Counter[str] = field(default_factory=collections.Counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, method: str, path: str, status: int | None) -> None:
         with self._lock:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record
@@ -24,8 +25,7 @@ BATCH = 64
 """Requests between two tellings of progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(Struct, frozen=True):
     """A consumer at one moment.
 
     :ivar type: None where it has none.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.placement.api import PlacementApi
 from compute_agent.provider_tree.provider import SHARING_TRAIT
@@ -14,8 +15,7 @@ HOST_TRAITS = (COMPUTE_NODE, OWNER_NOVA)
 """A root with one of these is a compute host's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedProvider:
+class ListedProvider(Struct, frozen=True):
     """A provider as a listing shows it."""
 
     uuid: str
@@ -23,8 +23,7 @@ class ListedProvider:
     root: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderDirectory:
+class ProviderDirectory(Struct, frozen=True):
     """All providers of one moment.
 
     :ivar sharing: providers that give their inventory to hosts through aggregates.

@@ -7,15 +7,15 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _CREDENTIALS: Final = struct.Struct("3i")
 LONGEST_NOTICE = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """What one process has sent: names to values, such as `READY` to `1`."""
 
     pid: int

@@ -12,9 +12,10 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from compute_agent.placement.connection import Clock
 from compute_agent.placement.providers import AtGeneration
@@ -51,8 +52,7 @@ _THIS_FORMAT: Final = Shape(
 )
 
 
-@dataclass
-class TreeCache:
+class TreeCache(Struct):
     """One root's tree as last read from placement or written to it.
 
     `hint`: it comes from a file and no probe has confirmed it yet.  `probed_by`: global request
@@ -77,7 +77,7 @@ class TreeCache:
     allocations: Mapping[str, dict[str, Any]] | None = None
     dirty: bool = False
     written_elsewhere: bool = False
-    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def store(self, tree: ProviderTree, etag: str | None) -> None:
         """Take in another tree; nobody sees it with the etag of the one before."""

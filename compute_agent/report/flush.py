@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from compute_agent import errors
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.traits_and_classes import Names
@@ -67,16 +69,15 @@ class KeptProvider(NamedTuple):
     reason: str
 
 
-@dataclass
-class FlushReport:
+class FlushReport(Struct):
     """The result of a flush.
 
     `steps`: its plan.  `created_uuids`: providers that this agent owns from now on.
     """
 
     steps: tuple[Step, ...] = ()
-    created_uuids: list[str] = field(default_factory=list)
-    kept_providers: list[KeptProvider] = field(default_factory=list)
+    created_uuids: list[str] = []
+    kept_providers: list[KeptProvider] = []
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement.api import PlacementApi
@@ -66,8 +67,7 @@ def _same(first: float, second: float) -> bool:
     return single_precision(first) == single_precision(second)
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderWrites:
+class ProviderWrites(Struct, frozen=True):
     """Writes to the providers of one live tree, which is kept up to date with each of them.
 
     Every method raises `ResourceProviderUpdateConflict` after the last try,

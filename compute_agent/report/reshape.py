@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement import responses
@@ -24,8 +25,7 @@ from compute_agent.report.tree_reader import TreeReader
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class Reshaper:
+class Reshaper(Struct, eq=False):
     """Reshapes of one connection; remembers whether its user may reshape."""
 
     connection: Connection

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 UNSUFFIXED = ""
 Apart = tuple[frozenset[str], frozenset[str]]
@@ -24,8 +26,7 @@ ANY_OF_MICROVERSION = (1, 39)
 """The first with `required=in:A,B`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestGroup:
+class RequestGroup(Struct, frozen=True):
     """One request group.
 
     :param resources: resource class to amount, all above 0.
@@ -36,7 +37,7 @@ class RequestGroup:
     :param in_tree: uuid of any provider of the tree that must serve this group.
     """
 
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int] = {}
     required: frozenset[frozenset[str]] = frozenset()
     forbidden: frozenset[str] = frozenset()
     member_of: frozenset[frozenset[str]] = frozenset()
@@ -72,8 +73,7 @@ class RequestGroup:
         return self.with_resources(total)
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateRequest:
+class CandidateRequest(Struct, frozen=True):
     """A whole request: groups by suffix ("" = unsuffixed), and clauses for all of them.
 
     :param group_policy: `none` or `isolate`; sent where there are several suffixed groups.
@@ -86,7 +86,7 @@ class CandidateRequest:
     :param limit: maximum of candidates, `None` for all.
     """
 
-    groups: Mapping[str, RequestGroup] = field(default_factory=dict)
+    groups: Mapping[str, RequestGroup] = {}
     group_policy: str = "none"
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()

@@ -16,7 +16,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compute_agent.request.candidate_request import (
     UNSUFFIXED,
@@ -31,8 +33,7 @@ _PLAIN = re.compile(r"^(member_of|in_tree|same_subtree)([a-zA-Z0-9_-]{1,64})?$")
 RESOURCE_CLASS = TRAIT = re.compile(r"^[A-Z0-9_]{1,255}$")
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenGroups:
+class WrittenGroups(Struct, frozen=True):
     """Request that extra specs make, and the classes that they mention with amount 0."""
 
     request: CandidateRequest = field(default_factory=CandidateRequest)

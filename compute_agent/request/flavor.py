@@ -6,7 +6,9 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.request import contradictions, extra_specs, flavor_settings
 from compute_agent.request.candidate_request import (
@@ -25,8 +27,7 @@ _ALIAS_SPEC = "pci_passthrough:alias"
 _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
+class RequestOptions(Struct, frozen=True):
     """Options of the conversion of a specification.
 
     `pci_aliases` is `None` when devices are not requested from placement. Then an alias is

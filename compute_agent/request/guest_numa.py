@@ -17,9 +17,9 @@ guests with NUMA nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from oslo_utils import strutils
 
 from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node
@@ -36,8 +36,7 @@ _SMALL_PAGE = 4
 """KiB of a page that every host has."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuestNode:
+class GuestNode(Struct, frozen=True):
     """Needs of one NUMA node of the guest; memory in MiB."""
 
     vcpu: int
@@ -45,8 +44,7 @@ class GuestNode:
     memory_mb: int
 
 
-@dataclass(frozen=True, slots=True)
-class GuestNuma:
+class GuestNuma(Struct, frozen=True):
     """The guest's NUMA nodes.
 
     :param nodes: one entry per node, in order.

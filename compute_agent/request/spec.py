@@ -7,14 +7,14 @@ question to placement.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from compute_agent.request.candidate_request import RequestGroup
 
 
-@dataclass(frozen=True, slots=True)
-class Flavor:
+class Flavor(Struct, frozen=True):
     """Sizes of an instance: `memory_mb` and `swap` in MiB, disks in GiB."""
 
     vcpus: int = 0
@@ -22,21 +22,19 @@ class Flavor:
     root_gb: int = 0
     ephemeral_gb: int = 0
     swap: int = 0
-    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    extra_specs: Mapping[str, str] = {}
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """The image an instance boots from; `properties` as the image service names them."""
 
     id: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
     disk_format: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """The destination that the caller wants; empty strings where any will do.
 
     `aggregates`: sets of aggregates, the host must be in one of each. `cell`: the one to be in,
@@ -51,12 +49,11 @@ class Destination:
     allow_cross_cell_move: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceGroup:
+class InstanceGroup(Struct, frozen=True):
     """A server group: its policy, the hosts its members run on, and the members."""
 
     policy: str = ""
-    rules: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[str, int] = {}
     hosts: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
 
@@ -72,8 +69,7 @@ class RequestedGroup(NamedTuple):
     group: RequestGroup
 
 
-@dataclass(frozen=True, slots=True)
-class PciRequest:
+class PciRequest(Struct, frozen=True):
     """Devices requested by the name of an alias."""
 
     request_id: str
@@ -81,8 +77,7 @@ class PciRequest:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedNetwork:
+class RequestedNetwork(Struct, frozen=True):
     """A network or port of the request.
 
     `physnet` and `is_tunneled`: how it leaves the host, for guests that must be near.
@@ -94,8 +89,7 @@ class RequestedNetwork:
     is_tunneled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GuestCell:
+class GuestCell(Struct, frozen=True):
     """One NUMA node of the guest from the caller; memory in MiB.
 
     `page_size`: as the extra spec `hw:mem_page_size` has it, empty for the usual pages.
@@ -107,8 +101,7 @@ class GuestCell:
     page_size: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSpec:
+class RequestSpec(Struct, frozen=True):
     """One request, for one or more instances of the same kind.
 
     `instance`: the one that is there already, where the caller names it.
@@ -134,7 +127,7 @@ class RequestSpec:
     root_forbidden: frozenset[str] = frozenset()
     same_subtree: frozenset[frozenset[str]] = frozenset()
     requested_networks: tuple[RequestedNetwork, ...] = ()
-    scheduler_hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scheduler_hints: Mapping[str, tuple[str, ...]] = {}
     instance: str = ""
     consumer_type: str = "INSTANCE"
 

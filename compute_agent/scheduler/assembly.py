@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import os_traits
+from msgspec import Struct
 
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.flavor import RequestOptions
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerParts:
+class SchedulerParts(Struct, frozen=True):
     """Parts of a scheduler; `announcements` is `None` where nothing is heard of agents."""
 
     scheduler: Scheduler

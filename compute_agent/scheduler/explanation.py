@@ -11,10 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import Any, Final
 from urllib.parse import parse_qsl
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.errors import PlacementError
 from compute_agent.programs.kept_values import KeptValues
@@ -33,8 +35,7 @@ EXPLAINED_QUERIES: Final = 4
 """Questions of one request that are explained: devices of many kinds may make more of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedRequest:
+class ExplainedRequest(Struct, frozen=True):
     """An explanation, and the hosts that the request would fit on as it is.
 
     :ivar plan: what the guest would get of the first host, drawn on it; empty where there is but

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress
 from typing import Any, NamedTuple, TypeVar, overload
+
+from msgspec import Struct
 
 from compute_agent.fitting.plan import Cost
 from compute_agent.request.guest_numa import is_special
@@ -223,8 +224,7 @@ class Hosts(Sequence[HostState]):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HostOffers:
+class HostOffers(Struct, frozen=True):
     """What hosts are made of when they are looked at.
 
     :ivar roots: of the hosts, in placement's order.

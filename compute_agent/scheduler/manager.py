@@ -6,10 +6,12 @@ import json
 import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.placement.responses import NoCapacity
@@ -42,8 +44,7 @@ from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """One host for one instance, with the allocation claimed or, for an alternate, to claim."""
 
     compute_node_uuid: str
@@ -53,11 +54,12 @@ class Selection:
     allocation_request_version: str
     availability_zone: str | None = None
     cell_uuid: str = NO_CELL
-    limits: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = {}
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types, under the names of the fields."""
-        return asdict(self)
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
 
 def selection_of(host: HostState, candidate: Candidate, microversion: Microversion) -> Selection:
@@ -85,8 +87,7 @@ def _limits(host: HostState) -> dict[str, Any]:
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionOptions:
+class SelectionOptions(Struct, frozen=True):
     """How hosts are ordered and how long is tried."""
 
     weighers: tuple[HostWeigher, ...] = ()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 Part = TypeVar("Part")
 
@@ -14,8 +16,7 @@ SHOWN_HOSTS = 20
 """Names of hosts kept per filter; the number left is always there."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryCause:
+class QueryCause(Struct, frozen=True):
     """One question to placement: its shape, text, version, and how many candidates came back.
 
     :param explanation: placement's own answer to why there is none, as it wrote it; `None` where
@@ -30,16 +31,14 @@ class QueryCause:
     explanation: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedHost:
+class RejectedHost(Struct, frozen=True):
     """A host that a filter rejected; the reason is empty where the filter gives none."""
 
     host: str
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterCause:
+class FilterCause(Struct, frozen=True):
     """How many hosts one filter left, the names of the first of them, and of those rejected."""
 
     name: str
@@ -49,8 +48,7 @@ class FilterCause:
     rejected: tuple[RejectedHost, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LostClaim:
+class LostClaim(Struct, frozen=True):
     """A claim that placement refused: on which host, and which provider had too little of what.
 
     `provider` and `resource_class` are empty and `amount` is 0 where nothing was short, or
@@ -72,8 +70,7 @@ class LostClaim:
         return f"Placement answered: {(self.detail or 'nothing more').rstrip('.')}."
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
+class Causes(Struct, frozen=True):
     """Everything known about one search that failed.
 
     :param remark: why nothing is explained, or that the request would fit by now.
@@ -97,7 +94,8 @@ class Causes:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return asdict(self)
+        document: dict[str, Any] = to_builtins(self)
+        return document
 
     def sentence(self) -> str:
         """Say in one or two sentences where the hosts went."""

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from compute_agent.placement.transports.transport import Request, Response, Transport
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """One request that was made and what came of it (`response` None: there was no answer)."""
 
     request: Request
     response: Response | None
 
 
-@dataclass
-class RecordingTransport:
+class RecordingTransport(Struct):
     """Keeps every request made through it.
 
     :param inner: what answers.
@@ -32,7 +31,7 @@ class RecordingTransport:
     inner: Transport
     before: Callable[[str, str, Any], Response | None] | None = None
     after: Callable[[str, str, Any, Response], Response] | None = None
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[Exchange] = []
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, request: Request) -> Response:

@@ -7,8 +7,9 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from compute_agent.tracker.decisions import NodeState
 
@@ -150,8 +151,7 @@ class Grounds(NamedTuple):
     config_files: int
 
 
-@dataclass(slots=True)
-class Proposal:
+class Proposal(Struct):
     """A wanted tree beside the one placement has, ready to be flushed or printed."""
 
     base: ProviderTree
@@ -160,10 +160,10 @@ class Proposal:
     original_allocations: Mapping[str, Mapping[str, Any]] | None
     merge_result: MergeResult
     root_uuid: str
-    problems: list[Exception] = field(default_factory=list)
+    problems: list[Exception] = []
     faults_over: frozenset[str] = frozenset()
     """Providers of devices whose mark as broken was taken off."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = {}
     """The driver's facts about the node."""
     caveats: tuple[str, ...] = ()
     """What of the wanted tree is not what it should be, by the driver."""
@@ -176,8 +176,7 @@ class Proposal:
     """Its flush has shown that there is nothing to do, and would again by the same grounds."""
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """One node that this agent manages, as its passes and claims share it."""
 
     name: str

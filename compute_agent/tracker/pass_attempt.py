@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.tracker import decisions
@@ -89,8 +90,7 @@ def as_one(problems: Sequence[Exception]) -> Exception:
     )
 
 
-@dataclass(slots=True)
-class PassAttempt:
+class PassAttempt(Struct):
     """What one try of a pass did.
 
     :ivar began: seconds of a monotonic clock.
@@ -103,10 +103,10 @@ class PassAttempt:
     began: float
     tally: Tally | None = None
     error: Exception | None = None
-    problems: list[Exception] = field(default_factory=list)
+    problems: list[Exception] = []
     changes: int = 0
     providers: int = 0
-    shown_fields: dict[str, object] = field(default_factory=dict)
+    shown_fields: dict[str, object] = {}
 
     @property
     def kind(self) -> EventKind:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct
 
 NEVER = math.inf
 
 
-@dataclass
-class _Turn:
+class _Turn(Struct):
     due_at: float
     is_running: bool = False
-    reasons: set[str] = field(default_factory=set)
+    reasons: set[str] = set()
     """Why a pass was asked for since the last one began."""
     begun_count: int = 0
     ended_count: int = 0

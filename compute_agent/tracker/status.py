@@ -9,10 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, field
 
 from compute_agent import __version__
 from compute_agent.daemon import tracing
@@ -123,8 +124,7 @@ class FeedStatus(NamedTuple):
     changes: int = 0
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """Totals since the start of the process."""
 
     passes: Counter[str] = field(default_factory=Counter)
@@ -138,7 +138,7 @@ class Counters:
     pass_seconds: float = 0.0
     stages: Counter[str] = field(default_factory=Counter)
     """How often a stage of a pass was gone through."""
-    stage_seconds: dict[str, float] = field(default_factory=dict)
+    stage_seconds: dict[str, float] = {}
 
 
 class StatusBoard:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.discovery.sysfs import cpu_list
@@ -14,8 +15,7 @@ MAX_CPU_ID = 65535
 """Far above what Linux supports; bounds the memory a mistyped range may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuSets:
+class CpuSets(Struct, frozen=True):
     """The two sets as configured; None = unset. Raises InvalidConfiguration when they overlap."""
 
     shared_cpus: frozenset[int] | None = None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from msgspec import Struct
 from oslo_config import cfg
 
 from compute_agent.discovery.bounded_calls import HungCall
@@ -57,8 +57,7 @@ class ClassChange(NamedTuple):
         return f"{self.old} becomes {self.new}{size}{place}"
 
 
-@dataclass(frozen=True, slots=True)
-class CellUse:
+class CellUse(Struct, frozen=True):
     """What a guest has on one NUMA cell of the host."""
 
     cell: int
@@ -66,8 +65,7 @@ class CellUse:
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(Struct, frozen=True):
     """Memory that a guest has in pages of one size.
 
     :ivar cell: the cell that it is on; None = any.
@@ -79,8 +77,7 @@ class MemoryUse:
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class MdevUse:
+class MdevUse(Struct, frozen=True):
     """A mediated device that a guest holds, and the function it was made on."""
 
     uuid: str | None
@@ -88,8 +85,7 @@ class MdevUse:
     type_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceDevices:
+class InstanceDevices(Struct, frozen=True):
     """What of the host a guest really holds; what it does not hold exclusively is left out."""
 
     pinned_cpus: tuple[int, ...] = ()

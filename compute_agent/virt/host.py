@@ -6,10 +6,10 @@ import os
 import platform
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from msgspec.structs import replace
 from oslo_config import cfg
 from oslo_log import log
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compute_agent.discovery.facts import CellId, CpuId, HostTopology
 from compute_agent.virt.cpu_sets import guest_cpus
@@ -15,8 +16,7 @@ from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
 from compute_agent.virt.layout.devices.gpus import gpu_facts
 
 
-@dataclass(frozen=True)
-class NodeReading:
+class NodeReading(Struct, frozen=True, dict=True):
     """A node as it was read, and the options that applied then."""
 
     topology: HostTopology

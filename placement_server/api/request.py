@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
 
 import webob.acceptparse
+from msgspec import Struct
 
 from placement_server import errors
 from placement_server.negotiation.microversion import Microversion
@@ -62,8 +62,7 @@ WAIT_KEY: Final = "placement_server.wait"
 """What waits for a descriptor, for a client that may go away, where the server can do so."""
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """One request, routed and negotiated."""
 
     environ: errors.Environ

@@ -6,12 +6,12 @@ import functools
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from placement_server.negotiation.microversion import Microversion
 
@@ -41,13 +41,12 @@ class Chunks(list[bytes]):
         self._on_sent()
 
 
-@dataclass(slots=True)
-class Response:
+class Response(Struct):
     """A successful response; everything else is raised as an error."""
 
     status: int
     body: bytes | Chunks = b""
-    headers: Headers = field(default_factory=list)
+    headers: Headers = []
 
 
 def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> Response:

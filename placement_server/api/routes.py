@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs.kept_values import KeptValues
@@ -169,8 +169,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Endpoint]]]] = {
 """The routes that each version of the extensions brought; unknown paths to clients without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One line of the table.
 
     :ivar template: its name in logs and metrics.

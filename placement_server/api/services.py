@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
@@ -11,8 +11,7 @@ from placement_server.store.agent_reports import GatheredReports
 from placement_server.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(Struct, frozen=True):
     """Everything that outlives a request.
 
     :param incomplete_project_id: the project of allocations written before 1.8.

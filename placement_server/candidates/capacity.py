@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
 from operator import or_
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
@@ -217,8 +218,7 @@ def _spread(units: IntArray, at_once: IntArray | np.int64, need: int, most: IntA
         most = np.minimum(most, fewer)
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """Numbers of further claims.
 
     :ivar index: the state that was counted.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates.capacity import Capacity, capacity
 from placement_server.candidates.closest.closest import SETS
@@ -31,8 +33,7 @@ from placement_server.candidates.what_if import SupposedTrees, Supposition
 Fragmentation = tuple[dict[str, ClassFragmentation], list[Capacity]]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
+class SearchOptions(Struct, frozen=True):
     """What the configuration says of all searches.
 
     :param shuffle: the source of a random sample or order, None for the canonical order.
@@ -47,8 +48,7 @@ class SearchOptions:
     deadline: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class QueryEvaluator:
+class QueryEvaluator(Struct, frozen=True):
     """Answers queries from one index.
 
     :param seconds: how long each may take.

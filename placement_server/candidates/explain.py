@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from placement_server.candidates.closest.closest import ClosestRelaxations, find_closest
 from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.course import Course
 
 
-@dataclass(slots=True)
 class Explanation(Course):
     """The course of one search in numbers, and what would give the query candidates.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
@@ -16,8 +17,7 @@ from placement_server.candidates.search.eligible import find_eligible
 Amounts = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ClassFragmentation:
+class ClassFragmentation(Struct, frozen=True):
     """The use of one resource class.
 
     :ivar free: in sum over providers; one that is used beyond its capacity has nothing free.

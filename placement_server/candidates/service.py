@@ -1,9 +1,10 @@
 """Allocation candidates as the HTTP API asks for them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
 
 from placement_server.candidates.capacity import Capacity
 from placement_server.candidates.errors import CandidatesError
@@ -37,8 +38,7 @@ FEW_PROVIDERS = 100
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The JSON body of an answer.
 
     :param chunks: its bytes in order.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates import sizes
 from placement_server.candidates.errors import CandidatesError
@@ -37,8 +38,7 @@ MOST_ADDED: Final = 10_000
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SupposedInventory:
+class SupposedInventory(Struct, frozen=True):
     """A provider has this inventory of a class; what is used of it stays."""
 
     provider: str
@@ -46,38 +46,33 @@ class SupposedInventory:
     record: InventoryRecord
 
 
-@dataclass(frozen=True, slots=True)
-class SupposedTraits:
+class SupposedTraits(Struct, frozen=True):
     """A provider has these traits and no others."""
 
     provider: str
     traits: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTree:
+class RemoveTree(Struct, frozen=True):
     """The tree of a root is gone, with all that is allocated in it."""
 
     root: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddTree:
+class AddTree(Struct, frozen=True):
     """There are so many more trees like that of a root, of which nothing is used."""
 
     like: str
     copies: int
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """A consumer holds nothing any longer."""
 
     consumer: str
 
 
-@dataclass(frozen=True, slots=True)
-class SupposedAllocation:
+class SupposedAllocation(Struct, frozen=True):
     """Another consumer holds this: amounts by provider and class."""
 
     allocations: Mapping[str, Mapping[str, int]]

@@ -14,11 +14,11 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
 from oslo_config import cfg
 from sqlalchemy.exc import SQLAlchemyError
 

@@ -14,8 +14,10 @@ import select
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.feed.horizon import Horizon
 from placement_server.metrics import metrics
@@ -46,8 +48,7 @@ class TooManyWatchers(Exception):
     """As many requests wait as may."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSelection:
+class ChangeSelection(Struct, frozen=True):
     """The changes that a request asks for.
 
     :ivar roots: uuids of roots; None for all trees.
@@ -72,8 +73,7 @@ class ChangesPruned(Exception):
         self.newest = newest
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesAnswer:
+class ChangesAnswer(Struct, frozen=True):
     """Some changes, in order.
 
     :ivar last: the id up to which these are all that were asked for.

@@ -5,8 +5,9 @@ A test fails when a route is missing here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from placement_server.api.extensions import (
     agent_reports,
@@ -35,8 +36,7 @@ from placement_server.schemas.validation import SchemaByVersion
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One method of one path.
 
     :ivar statuses: those of its answers beside the 400, 401, 403 and 406 that all may.

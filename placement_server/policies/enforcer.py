@@ -7,9 +7,9 @@ import stat
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
 from oslo_config import cfg
 from oslo_policy import policy
 
@@ -78,8 +78,7 @@ def warn_of_file(conf: cfg.ConfigOpts) -> None:
         LOG.warning("%s", problem)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Caller:
+class Caller(Struct, frozen=True, eq=False):
     """The sender of a request, as authenticated in front of the API.
 
     The same one for all its requests, by which decisions are remembered.
@@ -90,7 +89,7 @@ class Caller:
     roles: tuple[str, ...] = ()
     system_scope: str | None = None
     domain_id: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = {}
     """Further attributes, for the rules of an operator's policy file."""
 
     def credentials(self) -> dict[str, Any]:

@@ -10,11 +10,11 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy import func, or_, select
 
 from compute_agent.programs.kept_values import KeptValues
@@ -47,8 +47,7 @@ _ROWS: Final = select(
 ).join_from(agent_reports, resource_providers, _P.uuid == _C.root_provider_uuid)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReport:
+class AgentReport(Struct, frozen=True):
     """What an agent reported of itself, and when.
 
     :ivar document: `period` in seconds, and other facts.
@@ -72,8 +71,7 @@ class AgentReport:
         return bool(is_in_trouble or self.document["disabled_reason"])
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReport:
+class StoredReport(Struct, frozen=True):
     """The last report of the agent of one host."""
 
     root_uuid: str

@@ -19,10 +19,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 import tenacity
+from msgspec import Struct
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import StaticPool
@@ -40,8 +40,7 @@ from placement_server.store.errors import StoreUnavailable
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Engines:
+class Engines(Struct, frozen=True):
     """The engines of one database.
 
     :ivar in_memory: there is only one connection, whose users must take turns.

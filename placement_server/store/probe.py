@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
+from msgspec.structs import replace
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 

@@ -6,10 +6,11 @@ Times are aware and in UTC. Amounts are whole units of the resource class.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 MAX_INT: Final = 2147483647
 
@@ -80,8 +81,7 @@ class AllocationRow(NamedTuple):
     last_modified: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRecord:
+class ConsumerRecord(Struct, frozen=True):
     """The holder of allocations; `consumer_type` is `None` for one without a type."""
 
     uuid: str
@@ -91,8 +91,7 @@ class ConsumerRecord:
     consumer_type: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerWrite:
+class ConsumerWrite(Struct, frozen=True):
     """The whole new set of allocations of one consumer; an empty set deletes the consumer.
 
     :ivar expected_generation: an int for a consumer that the writer knows, `None` for one that must
@@ -115,8 +114,7 @@ class NameRow(NamedTuple):
     last_modified: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class TypeUsage:
+class TypeUsage(Struct, frozen=True):
     """The usage of the consumers of one type: their number, and the sums by resource class."""
 
     consumer_count: int

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import threading
-from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final
 
 import requests
+from msgspec import Struct
 from requests.adapters import BaseAdapter
 
 from placement_server.direct import response_to
@@ -26,8 +26,7 @@ class Loss(Enum):
     ANSWER = "answer"
 
 
-@dataclass
-class _Fault:
+class _Fault(Struct):
     method: str
     path: str
     outcome: HTTPStatus | Loss

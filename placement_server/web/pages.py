@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
 from webob.etag import ETagMatcher
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ _GUARDS: Final = [
 _PLAIN: Final = ("content-type", "text/plain; charset=utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     body: bytes
     content_type: str
     tag: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any
+
+from msgspec.structs import replace
 
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 from tests.property.oracle import results_by_root

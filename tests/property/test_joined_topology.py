@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import hypothesis.strategies as st
 from hypothesis import given
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt.facts import HypervisorReading, NodeDevices, PciNodeDevice

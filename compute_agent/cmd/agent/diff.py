@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from compute_agent.cmd import logging_setup
 from compute_agent.cmd.output import show
@@ -42,7 +43,7 @@ def diff(namespace: argparse.Namespace) -> int:
     document = {
         "first": {"name": hosts[0].name, "uuid": hosts[0].uuid},
         "second": {"name": hosts[1].name, "uuid": hosts[1].uuid},
-        "differences": [asdict(difference) for difference in found_differences],
+        "differences": to_builtins(found_differences),
     }
     if found_differences:
         lines = [f"{sign} {host.name}  {host.uuid}" for sign, host in zip("<>", hosts, strict=True)]
@@ -54,8 +55,7 @@ def diff(namespace: argparse.Namespace) -> int:
     return Exit.WOULD_CHANGE if found_differences else Exit.FINE
 
 
-@dataclass(frozen=True, slots=True)
-class HostDifference:
+class HostDifference(Struct, frozen=True):
     """One thing that differs.
 
     :ivar provider: the provider's name after the host's; empty for the root.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from compute_agent import errors
 from compute_agent.agent import assembly
@@ -52,7 +53,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "text": str(diagnosis),
     }
     if diagnosis.advice is not None:
-        document["set"] = asdict(diagnosis.advice)
+        document["set"] = to_builtins(diagnosis.advice)
     return document
 
 

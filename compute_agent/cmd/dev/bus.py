@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
@@ -18,8 +19,7 @@ from compute_agent.scheduler.placement.client import PlacementClient
 _IN_MEMORY = "fake://"
 
 
-@dataclass(frozen=True, slots=True)
-class Bus:
+class Bus(Struct, frozen=True):
     """What a caller needs: the scheduler over the bus, placement, and explanations."""
 
     scheduler: SchedulerClient

@@ -6,10 +6,11 @@ import shutil
 import socket
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 SHIPPED: Final[Mapping[str, str]] = {
     "gpu-server": "two sockets, SR-IOV cards, and four GPUs on the second socket",
@@ -27,8 +28,7 @@ Options = Mapping[str, Mapping[str, str]]
 """Options of an agent by group."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedMachine:
+class ReportedMachine(Struct, frozen=True):
     """What agents report.
 
     :ivar name: None for the machine that this runs on.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from compute_agent.manage.tree_reading import ProviderLines
 
@@ -17,8 +18,7 @@ _DEVICES: Final = {"VGPU": "GPU", "SRIOV_NET_VF": "VF"}
 _CELL: Final = "CELL"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A request: amounts by class, by the suffix of their group.
 
     Where there are several groups, their providers are in the subtree of the first one's.

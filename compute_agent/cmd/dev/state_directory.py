@@ -18,8 +18,9 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from compute_agent.cmd.dev.child import DevFailed
 from compute_agent.cmd.dev.machine import Options
@@ -50,8 +51,7 @@ def default_path(
     return path / "-".join([machine or "hosts", *([str(hosts)] if hosts > 1 else [])])
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPlace:
+class AgentPlace(Struct, frozen=True):
     """The files of one agent."""
 
     config: Path
@@ -70,8 +70,7 @@ class AgentPlace:
         return path if len(path.encode()) <= LONGEST_SOCKET_PATH else ""
 
 
-@dataclass(frozen=True, slots=True)
-class StateDirectory:
+class StateDirectory(Struct, frozen=True):
     """Paths below one state directory."""
 
     path: Path

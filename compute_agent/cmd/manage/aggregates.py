@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
+from msgspec import Struct, to_builtins
 from oslo_config import cfg
 
 from compute_agent import errors
@@ -98,9 +99,9 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
     document = {
         "dry_run": namespace.dry_run,
         "hosts": result.hosts,
-        "changes": list(map(asdict, result.changes)),
+        "changes": to_builtins(result.changes),
         "problems": [
-            {**asdict(problem), "trouble": problem.trouble.name.lower()}
+            {**to_builtins(problem), "trouble": problem.trouble.name.lower()}
             for problem in result.problems
         ],
         "failure": None if result.failure is None else str(result.failure),
@@ -119,8 +120,7 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
     show(namespace, document, *lines)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncProblem:
+class SyncProblem(Struct, frozen=True):
     """A host that was left as it is, with the reason."""
 
     host: str
@@ -128,8 +128,7 @@ class SyncProblem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateDifference:
+class AggregateDifference(Struct, frozen=True):
     """Aggregates that a host's root provider is, or would be, put into and taken out of."""
 
     host: str
@@ -138,13 +137,12 @@ class AggregateDifference:
     removed: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class SyncResult:
+class SyncResult(Struct):
     """Changes that were or would be made, hosts with problems, and an error that ended it early."""
 
     hosts: int = 0
-    changes: list[AggregateDifference] = field(default_factory=list)
-    problems: list[SyncProblem] = field(default_factory=list)
+    changes: list[AggregateDifference] = []
+    problems: list[SyncProblem] = []
     failure: errors.PlacementError | None = None
 
 

@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from compute_agent import errors
 from compute_agent.cmd import program
@@ -78,7 +79,7 @@ def _document(result: AuditResult, source: str) -> dict[str, Any]:
         "unknown": [
             {**_consumer(result, s.consumer), "reason": s.reason} for s in result.unjudged_consumers
         ],
-        "findings": [asdict(finding) for finding in result.findings],
+        "findings": to_builtins(result.findings),
         "failure": None if result.failure is None else str(result.failure),
     }
 
@@ -118,16 +119,14 @@ def _holding(result: AuditResult, consumer: Consumer) -> str:
     return wording.allocations(consumer.resources, result.directory.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """A consumer with the reason why it is reported."""
 
     consumer: Consumer
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Another contradiction, with its instance or provider."""
 
     what: str
@@ -135,8 +134,7 @@ class Finding:
     detail: str = ""
 
 
-@dataclass(slots=True)
-class AuditResult:
+class AuditResult(Struct):
     """Results of an audit.
 
     :ivar orphans: consumers that do not exist any more; with `delete`, in both looks.
@@ -149,16 +147,15 @@ class AuditResult:
     directory: ProviderDirectory
     consumers: int = 0
     young: int = 0
-    orphans: list[Consumer] = field(default_factory=list)
-    deleted_uuids: list[str] = field(default_factory=list)
-    kept_orphans: list[Suspect] = field(default_factory=list)
-    unjudged_consumers: list[Suspect] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    orphans: list[Consumer] = []
+    deleted_uuids: list[str] = []
+    kept_orphans: list[Suspect] = []
+    unjudged_consumers: list[Suspect] = []
+    findings: list[Finding] = []
     failure: errors.ComputeAgentError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     directory: ProviderDirectory
     listing: Listing
     judgements: tuple[tuple[Consumer, Judgement], ...]
@@ -167,8 +164,7 @@ class _Look:
         return [consumer for consumer, judgement in self.judgements if judgement.verdict is verdict]
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Struct, frozen=True):
     """One audit, its scope, and whether it deletes.
 
     :ivar wait: waits so many seconds between the two looks that come before a deletion.

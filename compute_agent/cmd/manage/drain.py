@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
 
+from msgspec import Struct, to_builtins
 from oslo_config import cfg
 
 from compute_agent.agent.availability import AUTOMATIC
@@ -132,8 +132,7 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) ->
     return {root: name for root, name in roots.items() if root in silent_roots - {drained_root}}
 
 
-@dataclass(frozen=True, slots=True)
-class DrainedHost:
+class DrainedHost(Struct, frozen=True):
     """A host that is drained.
 
     :ivar namespace: what the command was given.
@@ -221,7 +220,7 @@ class DrainedHost:
                 "empty": not moves,
                 "together": self.together,
                 "left_out": sorted(self.left_out.values()),
-                "consumers": [asdict(move) for move in moves],
+                "consumers": to_builtins(moves),
             }
             print_json(document)
             return

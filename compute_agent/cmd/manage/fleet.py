@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import to_builtins
 from oslo_config import cfg
 from rich.table import Table
 
@@ -49,7 +49,7 @@ def show(namespace: argparse.Namespace) -> None:
     consumers = {} if use is None else {h.consumer: h.held_amounts for h in use.holders}
     if namespace.json:
         document = host_document(host) | {
-            "tree": [asdict(provider) for provider in tree],
+            "tree": to_builtins(tree),
             "consumers": consumers,
         }
         output.print_json(document)
@@ -217,7 +217,7 @@ def since_text(state: str, since: float | None) -> str:
 
 def host_document(host: FleetHost) -> dict[str, object]:
     """Return a host as JSON shows it."""
-    document = asdict(host)
+    document: dict[str, Any] = to_builtins(host)
     for field in ("silent_since", "bus_since"):
         since = document[field]
         document[field] = since and datetime.fromtimestamp(round(since), UTC).isoformat()

@@ -7,10 +7,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
+from msgspec import Struct
 from oslo_config import cfg
 
 from compute_agent import errors
@@ -45,8 +45,7 @@ class NoSuchInstance(errors.ComputeAgentError):
     """The source of instances does not know the one that was asked for."""
 
 
-@dataclass(slots=True)
-class HealResult:
+class HealResult(Struct):
     """What was, or would be, done.
 
     :ivar looked_at: instances that the source listed.
@@ -57,7 +56,7 @@ class HealResult:
     """
 
     looked_at: int = 0
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Outcome] = []
     more: bool = False
     failure: errors.ComputeAgentError | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
 from oslo_config import cfg
 
 from compute_agent import errors
@@ -158,7 +158,7 @@ class _Watch:
             ]
         if self._last_heard is None and heard_agents.is_complete:
             self._last_heard = fleet_commands.last_heard(self._conf)
-        return dataclasses.replace(
+        return replace(
             heard_agents, last_heard={**(self._last_heard or {}), **heard_agents.last_heard}
         )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from msgspec import to_builtins
 from oslo_config import cfg
 
 from compute_agent import errors
@@ -34,7 +34,7 @@ def rename(namespace: argparse.Namespace) -> int:
     verb = "would be" if namespace.dry_run else "is"
     show(
         namespace,
-        {"dry_run": namespace.dry_run, "renamed": list(map(asdict, renamings))},
+        {"dry_run": namespace.dry_run, "renamed": to_builtins(renamings)},
         *(f"{renaming.uuid}: {renaming.old} {verb} {renaming.new}" for renaming in renamings),
     )
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
@@ -52,7 +52,7 @@ def delete(namespace: argparse.Namespace) -> int:
     )
     verb = "would be deleted" if namespace.dry_run else "deleted"
     providers = count_of(len(host.providers), "resource provider")
-    document = {"dry_run": namespace.dry_run, "host": asdict(host)}
+    document = {"dry_run": namespace.dry_run, "host": to_builtins(host)}
     show(namespace, document, f"{host.name} ({host.uuid}): {providers} {verb}")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
 

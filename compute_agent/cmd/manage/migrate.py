@@ -11,9 +11,10 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, to_builtins
 
 from compute_agent import errors
 from compute_agent.agent import assembly
@@ -40,8 +41,7 @@ NOT_MIGRATED = (
 """Errors that keep one node from being migrated and do not concern the others."""
 
 
-@dataclass(slots=True)
-class NodeResult:
+class NodeResult(Struct):
     """The steps that were, or would be, done for one node.
 
     :ivar operations: in words, in order; empty without a difference.
@@ -160,7 +160,7 @@ def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str,
 
 
 def _print_results(results: list[NodeResult], namespace: argparse.Namespace) -> None:
-    document = {"dry_run": namespace.dry_run, "nodes": list(map(asdict, results))}
+    document = {"dry_run": namespace.dry_run, "nodes": to_builtins(results)}
     for result in results:
         if result.failure is not None:
             print(f"{result.node}: not migrated: {result.failure}", file=sys.stderr)

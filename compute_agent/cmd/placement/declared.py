@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compute_agent.cmd.placement.arguments import BadInput
 
@@ -26,8 +27,7 @@ Provider = Mapping[str, Any]
 """A provider as placement has it, with its parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One request of a plan.
 
     :ivar text: what it does, for people.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from compute_agent.cmd.scheduler.configured import read_json
 from compute_agent.programs.whole_numbers import whole_number

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Final
+
+from msgspec import Struct
 
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
@@ -16,8 +17,7 @@ _NO_MODELS: Final = ("MIG", "UNHEALTHY")
 """Endings of traits that begin like those of models."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One line of a tree: a provider, or several that differ in nothing but name and use.
 
     :ivar providers: at least one.

@@ -13,9 +13,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from msgspec import Struct
 
 from compute_agent.discovery.bounded_calls import CLOSING, TIMEOUT, BoundedCalls
 from compute_agent.discovery.errors import (
@@ -38,8 +39,7 @@ OPENING: Final = 20.0
 """Seconds in which a daemon accepts a connection. One that does so later is used nevertheless."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keepalive:
+class Keepalive(Struct, frozen=True):
     """Probes that show that a daemon hangs, `interval * (count + 1)` seconds after it did.
 
     :ivar interval: seconds without traffic before a probe is sent.
@@ -48,6 +48,9 @@ class Keepalive:
 
     interval: int = 5
     count: int = 3
+
+
+_KEEPALIVE: Final = Keepalive()
 
 
 class Listener(Protocol):
@@ -83,7 +86,7 @@ class LibvirtConnection:
         *,
         read_only: bool = False,
         timeout: float = TIMEOUT,
-        keepalive: Keepalive = Keepalive(),
+        keepalive: Keepalive = _KEEPALIVE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.uri = uri

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported
 from compute_agent.discovery.libvirt import elements
@@ -37,8 +39,7 @@ DEFAULT_MODELS: Final = {
 """Model that the emulator chooses if none is asked for, by architecture."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuestCpuOptions:
+class GuestCpuOptions(Struct, frozen=True):
     """The CPU that guests are started with.
 
     :ivar virt_type: kvm, qemu (TCG), lxc or parallels.

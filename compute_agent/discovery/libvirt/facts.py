@@ -11,8 +11,9 @@ Guest ── a domain, running or not, with all of the host that it holds
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from compute_agent.discovery.facts import (
     CellId,
@@ -25,8 +26,7 @@ from compute_agent.discovery.facts import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Emulator:
+class Emulator(Struct, frozen=True):
     """A program that runs guests of one architecture."""
 
     arch: str
@@ -37,8 +37,7 @@ class Emulator:
     """Canonical machine types, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostCapabilities:
+class HostCapabilities(Struct, frozen=True):
     """What `virConnectGetCapabilities` reports (https://libvirt.org/formatcaps.html)."""
 
     arch: str
@@ -56,8 +55,7 @@ class HostCapabilities:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DomainCapabilities:
+class DomainCapabilities(Struct, frozen=True):
     """What guests of one machine type can have (https://libvirt.org/formatdomaincaps.html)."""
 
     arch: str
@@ -83,8 +81,7 @@ class DomainCapabilities:
     tdx: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PciNodeDevice:
+class PciNodeDevice(Struct, frozen=True):
     """A PCI function, and what libvirt tells of it besides."""
 
     name: str
@@ -96,8 +93,7 @@ class PciNodeDevice:
     """Serial number of the vital product data."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetNodeDevice:
+class NetNodeDevice(Struct, frozen=True):
     """A network interface of the host."""
 
     interface: str
@@ -110,8 +106,7 @@ class NetNodeDevice:
     """libvirt's: net_ens1f0_b4_96_91_00_00_01."""
 
 
-@dataclass(frozen=True, slots=True)
-class MdevNodeDevice:
+class MdevNodeDevice(Struct, frozen=True):
     """A mediated device that is active, defined, or both."""
 
     name: str
@@ -125,8 +120,7 @@ class MdevNodeDevice:
     persistent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VdpaNodeDevice:
+class VdpaNodeDevice(Struct, frozen=True):
     """A vDPA device."""
 
     vdpa: str
@@ -138,8 +132,7 @@ class VdpaNodeDevice:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDevices:
+class NodeDevices(Struct, frozen=True):
     """Devices that libvirt lists, by name."""
 
     pci: tuple[PciNodeDevice, ...] = ()
@@ -148,8 +141,7 @@ class NodeDevices:
     vdpa: tuple[VdpaNodeDevice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HypervisorReading:
+class HypervisorReading(Struct, frozen=True):
     """Everything about the host that libvirt reported in one look."""
 
     hostname: str
@@ -171,8 +163,7 @@ class HypervisorReading:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GuestMdev:
+class GuestMdev(Struct, frozen=True):
     """A mediated device in a guest's description."""
 
     uuid: str
@@ -193,8 +184,7 @@ class GuestMemory(NamedTuple):
     memory_kib: int
 
 
-@dataclass(frozen=True, slots=True)
-class Guest:
+class Guest(Struct, frozen=True):
     """A domain, running or not, made by Nova, virt-install or a script."""
 
     uuid: str

@@ -6,11 +6,12 @@ Source: https://libvirt.org/formatdomaincaps.html
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+
+from msgspec import Struct
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.libvirt import cpu_features, elements
@@ -27,8 +28,7 @@ _EMULATED: Final = "qemu"
 DOCUMENT: Final = "getDomainCapabilities"
 
 
-@dataclass(frozen=True, slots=True)
-class GuestAbilities:
+class GuestAbilities(Struct, frozen=True):
     """Everything that changes only with the hypervisor, its programs or the host's CPU."""
 
     domain_capabilities: tuple[DomainCapabilities, ...] = ()

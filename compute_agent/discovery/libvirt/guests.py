@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import CallFailed, FactMalformed
 from compute_agent.discovery.facts import CpuId
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
     import libvirt
 
 
-@dataclass(frozen=True, slots=True)
-class GuestReading:
+class GuestReading(Struct, frozen=True):
     """One look at all guests.
 
     :ivar guests: by uuid.
@@ -25,8 +26,8 @@ class GuestReading:
         understood: it may hold anything.
     """
 
-    guests: Mapping[str, Guest] = field(default_factory=dict)
-    unread_guests: Mapping[str, str] = field(default_factory=dict)
+    guests: Mapping[str, Guest] = {}
+    unread_guests: Mapping[str, str] = {}
 
 
 def uuids(connection: LibvirtConnection) -> list[str]:

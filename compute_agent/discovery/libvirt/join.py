@@ -9,8 +9,9 @@ cells that libvirt does not know; each difference is a sentence in the warnings,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import (
     CellId,

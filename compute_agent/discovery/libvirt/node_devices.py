@@ -18,10 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from xml.etree.ElementTree import Element
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CellId, MdevType, PciAddress, PciDevice

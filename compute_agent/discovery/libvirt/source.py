@@ -6,11 +6,12 @@ Source: https://libvirt.org/formatcaps.html
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CellId, Cpu, CpuId, HugePages, NumaCell

@@ -5,7 +5,7 @@ They are of GPUs that sysfs has found: a GPU bound to vfio-pci is invisible to N
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from compute_agent.discovery.facts import (
     CellId,
@@ -18,8 +18,7 @@ from compute_agent.discovery.facts import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlGpu:
+class NvmlGpu(Struct, frozen=True):
     """One GPU as NVML sees it; None = it does not report it (`NVML_ERROR_NOT_SUPPORTED`)."""
 
     address: PciAddress
@@ -43,8 +42,7 @@ class NvmlGpu:
     """The last error that broke it since NVML was first read, until it is forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlReading:
+class NvmlReading(Struct, frozen=True):
     """One look through NVML."""
 
     gpus: tuple[NvmlGpu, ...] = ()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import GpuInstance, MigDevice, MigProfile, VgpuType
 from compute_agent.discovery.nvml.binding import Nvml, number, text_of

@@ -14,9 +14,10 @@ import ctypes
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import CellId, NvLink, PciAddress
 from compute_agent.discovery.nvml import NvmlGpu, NvmlReading, partitions

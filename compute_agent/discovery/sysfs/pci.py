@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import CellId, NumaCell, PciAddress, PciDevice

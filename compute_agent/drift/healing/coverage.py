@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.placement.allocations.amounts import (
     Amounts,
@@ -17,8 +19,7 @@ from compute_agent.provider_tree.trait_names import STORAGE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """An instance's need beside what it holds.
 
     :ivar kept_amounts: what of its allocations the need accounts for.
@@ -161,23 +162,21 @@ def _missing_request(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HostProvider:
+class HostProvider(Struct, frozen=True):
     """A provider that a host can use: of its tree, or shared with it."""
 
     uuid: str
     name: str
     traits: frozenset[str] = frozenset()
-    capacity: Mapping[str, int] = field(default_factory=dict)
-    used: Mapping[str, int] = field(default_factory=dict)
+    capacity: Mapping[str, int] = {}
+    used: Mapping[str, int] = {}
 
     def free(self, resource_class: str) -> int:
         """Return what is left of a class; below 0 where more is used than there is."""
         return self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class RoomiestProviders:
+class RoomiestProviders(Struct, frozen=True):
     """The providers with the most left for each group, whether or not that is enough.
 
     :ivar mappings: suffix of a group with resources, but the unsuffixed one, to its provider.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.drift.healing.coverage import Coverage, cover
@@ -68,8 +71,7 @@ class State(Enum):
     ACCELERATORS = "needs accelerators"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What was, or would be, done for an instance.
 
     :ivar after: its allocations when it is healed, or as they are.
@@ -80,10 +82,10 @@ class Outcome:
     instance: Instance
     state: State
     detail: str = ""
-    before: Amounts = field(default_factory=dict)
-    after: Amounts = field(default_factory=dict)
-    surplus: Amounts = field(default_factory=dict)
-    bindings: Mapping[str, str | dict[str, str]] = field(default_factory=dict)
+    before: Amounts = {}
+    after: Amounts = {}
+    surplus: Amounts = {}
+    bindings: Mapping[str, str | dict[str, str]] = {}
     owner_changed: bool = False
 
 
@@ -292,8 +294,7 @@ class Healer:
         return replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs), pci_requests=())
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadInstance:
+class _ReadInstance(Struct, frozen=True):
     """An instance as it was found.
 
     :ivar surplus: what it holds and nothing asks for, here and on other hosts.

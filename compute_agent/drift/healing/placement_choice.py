@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.drift.healing.coverage import (
@@ -47,19 +50,17 @@ class NotPlaced(errors.ComputeAgentError):
     """A host cannot give an instance what it lacks; the message names provider and class."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedResources:
+class PlacedResources(Struct, frozen=True):
     """Resources for what an instance lacks.
 
     :ivar mappings: suffix of a group to the provider that gives it.
     """
 
-    amounts: Amounts = field(default_factory=dict)
-    mappings: Mapping[str, str] = field(default_factory=dict)
+    amounts: Amounts = {}
+    mappings: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class GuestFacts:
+class GuestFacts(Struct, frozen=True):
     """A guest's devices beside the names of the providers of its host.
 
     :ivar root: name of the root provider.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid as uuidlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.discovery.pci_address import pci_address
@@ -22,8 +24,7 @@ PORT_ALLOCATION = "allocation"
 """Key of a port's binding profile that names the providers its resources come from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     """A port that needs resources of its own.
 
     :ivar profile: its binding profile; what it has under `PORT_ALLOCATION` names providers.
@@ -31,7 +32,7 @@ class Port:
 
     uuid: str
     resource_request: Mapping[str, Any]
-    profile: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] = {}
 
     @property
     def port_providers(self) -> dict[str, str]:
@@ -46,8 +47,7 @@ class Port:
         return {self.uuid: str(allocation)} if allocation else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """One instance.
 
     :ivar host: name of the service that runs it, empty where none does.
@@ -83,8 +83,7 @@ class Instance:
         return replace(self.spec, requested_groups=groups, same_subtree=together)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """What a source knew at one moment.
 
     :ivar known_consumers: consumers that exist.
@@ -97,10 +96,10 @@ class Listing:
     """
 
     known_consumers: frozenset[str]
-    by_host: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    roots: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    by_host: Mapping[str, frozenset[str]] = {}
+    roots: Mapping[str, frozenset[str]] = {}
     silent: frozenset[str] = frozenset()
-    untold: Mapping[str, str] = field(default_factory=dict)
+    untold: Mapping[str, str] = {}
     complete: bool = False
     knows_migrations: bool = False
 

@@ -9,8 +9,9 @@ leave open get more weight, and the bound is tried again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from compute_agent.fitting.search.matching import bits
 
@@ -32,8 +33,7 @@ class Supply(NamedTuple):
     near_of: Mapping[int, int]
 
 
-@dataclass(eq=False, slots=True)
-class Demand:
+class Demand(Struct, eq=False):
     """Wishes that compete for the same devices.
 
     :ivar total: units of all.
@@ -43,7 +43,7 @@ class Demand:
 
     total: int
     supplies: tuple[Supply, ...]
-    own: Mapping[int, int] = field(default_factory=dict)
+    own: Mapping[int, int] = {}
     weight: float = 1.0
 
 

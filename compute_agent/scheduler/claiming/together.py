@@ -13,9 +13,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import filterfalse
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.responses import NoCapacity
@@ -34,8 +36,7 @@ PAUSES: Final = (0.02, 0.04, 0.08, 0.16)
 """Seconds before each further look: longer than it takes another scheduler to give way."""
 
 
-@dataclass(frozen=True, slots=True)
-class CrowdedHost:
+class CrowdedHost(Struct, frozen=True):
     """A host with too many members of the group: these instances, and others."""
 
     host: HostState
@@ -98,16 +99,14 @@ ROUNDS = 100
 Ordered = Callable[[RequestSpec, Sequence[HostState], str], Iterable[HostState]]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedInstance:
+class PlacedInstance(Struct, frozen=True):
     """The host of one instance, and the way in which it is used there."""
 
     host: HostState
     candidate: Candidate
 
 
-@dataclass(frozen=True, slots=True)
-class InstancesTogether:
+class InstancesTogether(Struct, frozen=True):
     """Places several instances of one request.
 
     :ivar order_hosts: returns hosts in the order in which an instance tries them.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct
 
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
@@ -15,8 +16,7 @@ from compute_agent.scheduler.outcomes import SHOWN_HOSTS, FilterCause, RejectedH
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterOptions:
+class FilterOptions(Struct, frozen=True):
     """Options that filters look at."""
 
     max_io_ops_per_host: int = 8
@@ -28,7 +28,7 @@ class FilterOptions:
     image_properties_namespace: str = ""
     image_properties_separator: str = "."
     pci_in_placement: bool = False
-    pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
+    pci_aliases: Mapping[str, PciAlias] = {}
 
 
 class HostFilter:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compute_agent.fitting.announced import host_of
 from compute_agent.fitting.guest import Guest, Wish

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.programs.kept_values import KeptValues
@@ -21,14 +23,13 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True):
     """One aggregate; `uuid` is the one under which it is mirrored in placement."""
 
     uuid: str
     name: str = ""
     hosts: frozenset[str] = frozenset()
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import fields
 
 from compute_agent.programs.kept_values import KeptValues
 from compute_agent.state.shapes import LARGEST
@@ -15,8 +17,7 @@ from compute_agent.state.shapes import LARGEST
 ASKED_AGAIN_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(Struct, frozen=True):
     """The last announcement about one host.
 
     `service_version` says what the agent can do, 0 where it announces none.
@@ -30,7 +31,7 @@ class Announcement:
     io_ops: int = 0
     build_failures: int = 0
     service_version: int = 0
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = {}
 
 
 UNHEARD: Final = Announcement("", math.inf)
@@ -81,7 +82,7 @@ class Announcements:
     def snapshot(self) -> list[dict[str, Any]]:
         """Return every announcement as plain values, with its age in seconds, for `restore`."""
         return [
-            {**asdict(announcement), "root": root, "age": self.age(announcement)}
+            {**to_builtins(announcement), "root": root, "age": self.age(announcement)}
             for root, announcement in self.all().items()
         ]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from compute_agent.programs.kept_values import KeptValues
 from compute_agent.scheduler.fleet.announcements import Announcements
@@ -18,8 +19,7 @@ KEPT_SECONDS = 60.0
 FLAT, NESTED = "flat", "nested"
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behaviour(Struct, frozen=True):
     """Something that is done only once every agent has at least the version `needs`."""
 
     name: str
@@ -91,7 +91,7 @@ class Fleet:
             "minimum_service_version": self.minimum(),
             "behaviours": [
                 {
-                    **asdict(behaviour),
+                    **to_builtins(behaviour),
                     "in_force": self.supports(behaviour),
                     "held_back_by": list(self.held_back_by(behaviour)),
                 }

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.request.errors import InvalidRequest
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHoldings:
+class ConsumerHoldings(Struct, frozen=True):
     """What one consumer holds.
 
     :param hosts: names of the hosts that it is on; none where it holds shared providers only.

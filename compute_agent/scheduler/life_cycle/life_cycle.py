@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
@@ -37,8 +39,7 @@ from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.scheduler.search.targets import root_of
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What an instance holds.
 
     :param host: name of the host's root provider.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.allocations.amounts import (
@@ -35,8 +36,7 @@ CANDIDATES_TRIED = 8
 INSTANCE = "INSTANCE"
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """What was added for a port or accelerator; the caller keeps it until it is detached.
 
     :param mappings: group to the providers that serve it.

@@ -26,9 +26,10 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, of_record
@@ -45,8 +46,7 @@ from compute_agent.state.files import write_atomically
 from compute_agent.state.shapes import AMOUNTS, TEXT, WHOLE, Shape, list_of, map_of, object_of
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """The exchange of all moves of a plan.
 
     :param keeper: the consumer that holds what the guests left.

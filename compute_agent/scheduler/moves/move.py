@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, copy_of
 from compute_agent.request.errors import InvalidRequest
@@ -25,8 +26,7 @@ class MoveKind(StrEnum):
     EVACUATE = "evacuate"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """One move; the caller keeps it until the move is confirmed or reverted.
 
     :param migration: consumer that holds the source meanwhile; empty for an evacuation.
@@ -43,10 +43,10 @@ class Move:
     migration: str
     source_root: str
     source: Amounts
-    mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mappings: Mapping[str, tuple[str, ...]] = {}
     destination_root: str = ""
-    destination: Amounts = field(default_factory=dict)
-    left_amounts: Amounts = field(default_factory=dict)
+    destination: Amounts = {}
+    left_amounts: Amounts = {}
     project_id: str = ""
     user_id: str = ""
 

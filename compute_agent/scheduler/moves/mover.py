@@ -19,7 +19,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
 from compute_agent.placement.allocations.amounts import covers
@@ -49,8 +51,7 @@ from compute_agent.scheduler.search.targets import root_of
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class MoveStart:
+class MoveStart(Struct, frozen=True):
     """A move that was begun, and the hosts for it: the first is claimed, the others are not."""
 
     move: Move

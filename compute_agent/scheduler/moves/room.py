@@ -7,8 +7,9 @@ the host of the request in the fleet as it would be after the moves; else anothe
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compute_agent.placement.candidates import after_moves
 from compute_agent.request.spec import RequestSpec
@@ -20,8 +21,7 @@ _MOST_REFUSED: Final = 10
 """Hosts that may be refused before there is no plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """A plan of moves for a request.
 
     :ivar now: where the request fits as it is, or why it does not.

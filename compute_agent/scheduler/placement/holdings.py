@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.placement.allocations.amounts import Amounts
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """What a consumer holds: provider to class to amount; and the record as placement wrote it."""
 
     allocations: Amounts
@@ -22,8 +22,7 @@ class Holding:
         return int(self.record.get("consumer_generation") or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class WantedHolding:
+class WantedHolding(Struct, frozen=True):
     """What a consumer shall hold, instead of what it was read to hold.
 
     `project_id` and `user_id` are for a consumer that holds nothing yet.

@@ -8,7 +8,8 @@ on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compute_agent.fitting.guest import Wish
 from compute_agent.fitting.host import Cell, Device, Host

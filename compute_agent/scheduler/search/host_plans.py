@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.fitting.drawing import draw
 from compute_agent.fitting.guest import REQUIRED, Guest
@@ -39,8 +41,7 @@ from compute_agent.scheduler.search.layout_queries import (
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class HostPlans:
+class HostPlans(Struct, frozen=True):
     """Plans for one request, on whichever host.
 
     :ivar policy_of: how near the device of a group must be, by its suffix.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compute_agent.errors import PlacementTooOld
 from compute_agent.fitting.host import Host
@@ -33,8 +34,7 @@ from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
-@dataclass(slots=True, eq=False)
-class CandidateQueries:
+class CandidateQueries(Struct, eq=False):
     """The queries of one search, and what became of them.
 
     :param request: as placement understands it.
@@ -45,8 +45,8 @@ class CandidateQueries:
     request: CandidateRequest
     numa: GuestNuma
     policy_of: Mapping[str, str]
-    causes: list[QueryCause] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    causes: list[QueryCause] = []
+    notes: list[str] = []
     microversion: Microversion = (0, 0)
 
     def ask(self, shape: LayoutQuery) -> AllocationCandidates:
@@ -78,8 +78,7 @@ class CandidateQueries:
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(Struct, frozen=True):
     """What placement is asked for a request; its answers are merged into one.
 
     :ivar layouts: which layouts there are; `None` when every request is asked for all of them.

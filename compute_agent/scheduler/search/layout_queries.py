@@ -12,7 +12,9 @@ CPUs from one cell and the memory from another, or from huge pages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.fitting.guest import REQUIRED
 from compute_agent.provider_tree.trait_names import (
@@ -42,8 +44,7 @@ TRAIT_GROUP = "_TRAITS"
 _CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutQuery:
+class LayoutQuery(Struct, frozen=True):
     """One question of several, and which candidates of its answer count."""
 
     name: str

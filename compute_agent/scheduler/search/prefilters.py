@@ -7,7 +7,9 @@ narrowed. They run in the order of `PREFILTERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
@@ -35,8 +37,7 @@ _IMAGE_PROPERTY_TRAITS = (
 _ENCRYPTION_FORMATS = ("plain", "luks", "luksv2")
 
 
-@dataclass(frozen=True, slots=True)
-class PrefilterContext:
+class PrefilterContext(Struct, frozen=True):
     """Options and facts that prefilters look at.
 
     `owners`: every agent is new enough to mark what is its own.
@@ -53,7 +54,7 @@ class PrefilterContext:
     image_metadata: bool = False
     routed_networks: bool = False
     owners: bool = False
-    pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
+    pci_aliases: Mapping[str, PciAlias] = {}
     device_type_traits: frozenset[str] = frozenset()
     known_traits: frozenset[str] = frozenset()
     default_zone: str = "nova"

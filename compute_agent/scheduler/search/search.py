@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compute_agent.fitting.announced import host_of
 from compute_agent.fitting.host import Host
@@ -51,8 +53,7 @@ from compute_agent.scheduler.weighers.order import candidates_in_order
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class HostSearchOptions:
+class HostSearchOptions(Struct, frozen=True):
     """Everything that a search depends on, besides the request."""
 
     request: flavor.RequestOptions = field(default_factory=flavor.RequestOptions)
@@ -65,8 +66,7 @@ class HostSearchOptions:
     planning: PlanOptions = DEFAULT_OPTIONS
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """Hosts that passed, with their candidates in order; and how the others dropped out."""
 
     hosts: Hosts
@@ -84,8 +84,7 @@ class SearchResult:
         return None if self.plans is None else self.plans.cause(refused, before)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetedRequest:
+class TargetedRequest(Struct, frozen=True):
     """What a specification asks of placement.
 
     :param anywhere: the request without its target.

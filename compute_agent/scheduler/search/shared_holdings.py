@@ -8,7 +8,9 @@ and that is put back into the candidates.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
@@ -21,16 +23,15 @@ from compute_agent.scheduler.placement.candidates import (
 from compute_agent.scheduler.placement.client import PlacementClient
 
 
-@dataclass(frozen=True, slots=True)
-class SharedHoldings:
+class SharedHoldings(Struct, frozen=True):
     """What an instance holds on shared providers.
 
     :param amounts: provider to class to amount.
     :param aggregates: provider to the aggregates that it shares with.
     """
 
-    amounts: Amounts = field(default_factory=dict)
-    aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    amounts: Amounts = {}
+    aggregates: Mapping[str, frozenset[str]] = {}
 
     @classmethod
     def of(cls, placement: PlacementClient, amounts: Amounts) -> SharedHoldings:

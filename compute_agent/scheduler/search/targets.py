@@ -12,9 +12,11 @@ once its turn to be claimed comes; and to gather a group one member is enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.request import extra_specs
 from compute_agent.request.spec import RequestSpec
@@ -32,8 +34,7 @@ from compute_agent.scheduler.placement.holdings import Holding
 _GATHERING = ("affinity", "soft-affinity")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where a request must go.
 
     :param names: of nodes or services; empty for anywhere.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from compute_agent.scheduler.service.metrics import PREFIX
@@ -12,12 +12,11 @@ from compute_agent.scheduler.service.metrics import PREFIX
 Key = tuple[str, frozenset[tuple[str, str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceReading:
+class ServiceReading(Struct, frozen=True):
     """All samples at one moment, in seconds of a clock that only grows."""
 
     at: float
-    samples: Mapping[Key, float] = field(default_factory=dict)
+    samples: Mapping[Key, float] = {}
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
         """Return the sums of a metric by the values of one label."""

@@ -16,9 +16,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from compute_agent.daemon import signals
 from compute_agent.programs.notices import Notice, NoticeSocket
@@ -32,8 +33,7 @@ would go on for ever."""
 STOP_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Worker:
+class _Worker(Struct, frozen=True):
     process: subprocess.Popen[bytes]
     since: float
 

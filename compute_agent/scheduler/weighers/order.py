@@ -12,8 +12,9 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
+
+from msgspec import Struct
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.guest_numa import is_special
@@ -75,14 +76,13 @@ BUILT_IN: tuple[type[HostWeigher], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WeighingOptions:
+class WeighingOptions(Struct, frozen=True):
     """Multipliers by the weigher's option name, and how equals and near-equals are treated.
 
     `spread_equals`: hosts of the same weight are in another order for each request.
     """
 
-    multipliers: Mapping[str, float] = field(default_factory=dict)
+    multipliers: Mapping[str, float] = {}
     subset_size: int = 1
     shuffle_best: bool = False
     spread_equals: bool = True

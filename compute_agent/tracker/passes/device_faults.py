@@ -9,8 +9,9 @@ remembers it can give the device out again.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class DeviceFaults:
+class DeviceFaults(Struct, eq=False):
     """The marks on the trees of one agent.
 
     :ivar boot: identity of this boot of the machine.

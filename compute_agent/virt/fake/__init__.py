@@ -11,10 +11,11 @@ import json
 import uuid as uuidlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import fields, replace
 from oslo_config import cfg
 
 from compute_agent import errors
@@ -263,8 +264,7 @@ class FakeDriverWithPciResources(FakeNumaDriver):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Misdeed:
+class Misdeed(Struct, frozen=True):
     """Which calls of which method fail, and with what."""
 
     method: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compute_agent.discovery.facts import (
     CellId,
@@ -30,8 +31,7 @@ _NIC_IDS = ("8086", "1593")
 _FLAGS = ("aes", "avx", "avx2", "fma", "pni", "sse", "sse2", "sse4_1", "sse4_2", "ssse3", "vmx")
 
 
-@dataclass(frozen=True, slots=True)
-class MachineSize:
+class MachineSize(Struct, frozen=True):
     """How much of everything."""
 
     cells: int = 2

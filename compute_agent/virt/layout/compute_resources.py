@@ -6,7 +6,8 @@ Beside them a provider for each kind of encrypted guests, each context good for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, MemoryEncryption
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.virt.cpu_sets import CpuSets
@@ -29,8 +30,7 @@ class Ratio(NamedTuple):
         return self.initial if stored_ratio is None else stored_ratio
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedPages:
+class ReservedPages(Struct, frozen=True):
     """Huge pages on a cell that software of the host uses."""
 
     cell: int
@@ -48,8 +48,7 @@ class MdevTypeOptions(NamedTuple):
     max_instances: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GpuOptions:
+class GpuOptions(Struct, frozen=True):
     mdev_types: tuple[MdevTypeOptions, ...] = ()
     """In the order in which they are enabled."""
     vf_providers: str = "auto"
@@ -59,18 +58,17 @@ class GpuOptions:
     mig_classes: bool = False
     nvlink_traits: bool = True
     report_memory_cells: bool = False
-    numa_node_override: Mapping[PciAddress, int] = field(default_factory=dict)
+    numa_node_override: Mapping[PciAddress, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class NicOptions:
+class NicOptions(Struct, frozen=True):
     report_vfs: str = "auto"
     """auto (nested layout only), always or never."""
     report_bandwidth: bool = False
     bandwidth_share: float = 0.9
-    physnets: Mapping[str, str] = field(default_factory=dict)
+    physnets: Mapping[str, str] = {}
     """Physical network by interface."""
-    numa_node_override: Mapping[PciAddress, int] = field(default_factory=dict)
+    numa_node_override: Mapping[PciAddress, int] = {}
 
 
 class PciOptions(NamedTuple):
@@ -79,21 +77,20 @@ class PciOptions(NamedTuple):
     report_root_ports: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutOptions:
+class LayoutOptions(Struct, frozen=True):
     is_nested: bool = False
     """One provider per NUMA cell, instead of everything on the root."""
     cpu_sets: CpuSets = field(default_factory=CpuSets)
     cpu_power_management: bool = False
     reserved_cpus: int = 0
     reserved_memory_mib: int = 512
-    reserved_memory_mib_per_cell: Mapping[int, int] = field(default_factory=dict)
+    reserved_memory_mib_per_cell: Mapping[int, int] = {}
     reserved_pages: tuple[ReservedPages, ...] = ()
     reserved_disk_mib: int = 0
     image_cache_bytes: int = 0
     file_backed_memory_mib: int = 0
     tdx_guests: int | None = None
-    network_cells: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    network_cells: Mapping[str, frozenset[int]] = {}
     """Cells that are near a network, by the group of options that names them."""
     ratios: Mapping[str, Ratio] = field(
         default_factory=lambda: {

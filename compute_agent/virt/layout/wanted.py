@@ -7,9 +7,10 @@ that placement already has keeps the uuid it has there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from compute_agent.discovery.facts import PciAddress
 
@@ -43,22 +44,21 @@ class WantedRecord(NamedTuple):
     """A one-time device: once a consumer held it, all of it stays reserved until it was cleaned."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantedProvider:
+class WantedProvider(Struct, frozen=True):
     """One provider that the driver owns, complete but for the traits and aggregates of others."""
 
     key: str
     """The strongest identity the hardware gives; the uuid of a new provider derives from it."""
     name: str
     parent: str = ROOT
-    inventory: Mapping[str, WantedRecord] = field(default_factory=dict)
+    inventory: Mapping[str, WantedRecord] = {}
     traits: frozenset[str] = frozenset()
     absent_traits: frozenset[str] = frozenset()
     """Traits the driver owns and computed to be false here."""
     absent_prefixes: tuple[str, ...] = ()
     """Traits that start so are the driver's, and false here unless in `traits`."""
     address: PciAddress | None = None
-    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: Mapping[str, tuple[str, ...]] = {}
     """Class -> names of its units, where a guest gets certain ones: CPU numbers, PCI
     addresses of functions, `slots` for mediated devices."""
     unmanaged_units: frozenset[str] = frozenset()

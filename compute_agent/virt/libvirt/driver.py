@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from oslo_config import cfg
 from oslo_log import log
 

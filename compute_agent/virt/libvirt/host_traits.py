@@ -6,9 +6,9 @@ What libvirt does not report is not named, so that its trait stays as it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from oslo_log import log
 
 from compute_agent import errors
@@ -83,8 +83,7 @@ def _version_text(numbers: tuple[int, int, int]) -> str:
     return ".".join(map(str, numbers))
 
 
-@dataclass(frozen=True, slots=True)
-class TraitOptions:
+class TraitOptions(Struct, frozen=True):
     """Options that decide about traits.
 
     :ivar tpm: guests can have emulated TPMs.

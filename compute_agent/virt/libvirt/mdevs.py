@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
 import tenacity
+from msgspec import Struct
 from oslo_log import log
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported
@@ -53,8 +53,7 @@ class MdevAction(Enum):
     MAKE = "made again"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A PCI function that can make devices of the type that is enabled for it."""
 
     parent: PciAddress
@@ -62,8 +61,7 @@ class Place:
     available: int
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredMdev:
+class RestoredMdev(Struct, frozen=True):
     """One device that is brought back, or kept.
 
     :ivar parent: name of the node device that makes it.
@@ -84,8 +82,7 @@ class RestoredMdev:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LostDevice:
+class LostDevice(Struct, frozen=True):
     """A device whose place is unknown."""
 
     guest: Guest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from oslo_config import cfg
 from oslo_log import log
 
@@ -37,8 +37,7 @@ TEST_KINDS: Final = {"test"}
 _FLAG: Final = re.compile(r"(?P<sign>[+-]?)(?P<name>[a-z0-9][a-z0-9_.-]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class LibvirtSettings:
+class LibvirtSettings(Struct, frozen=True):
     """Options of the driver that are not options of a layout.
 
     :ivar uri: of the hypervisor, as qemu:///system.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from oslo_log import log
 
 from compute_agent import errors
@@ -78,8 +78,7 @@ class _VgpuCount(NamedTuple):
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class _GpusOfSituation:
+class _GpusOfSituation(Struct, frozen=True):
     """What concerns GPUs of a situation, by the address of the function."""
 
     situation: Situation

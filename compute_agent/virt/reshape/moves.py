@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderData, ProviderTree
@@ -21,16 +22,14 @@ Guests = Callable[[], Mapping[str, InstanceDevices] | None]
 """Holdings of each guest of the host, by uuid; asked only where it matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A class on a provider: where amounts come from, or go to."""
 
     provider: str
     resource_class: str
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True, dict=True):
     """A tree as placement has it, beside the layout it should have."""
 
     tree: ProviderTree

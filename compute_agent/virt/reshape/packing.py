@@ -11,7 +11,8 @@ Deterministic: ties go to the lower cell, consumers of one size in the order of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 ClassAmounts = Mapping[str, int]
 """Resource class -> units."""
@@ -19,13 +20,12 @@ ClassAmounts = Mapping[str, int]
 MEMORY = "MEMORY_MB"
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """What one consumer holds."""
 
     consumer: str
     amounts: ClassAmounts
-    place: Mapping[int, ClassAmounts] = field(default_factory=dict)
+    place: Mapping[int, ClassAmounts] = {}
     """Where its guest really is: cell -> units by class, as weights; empty = unknown."""
 
     @property
@@ -34,16 +34,14 @@ class Demand:
         return self.amounts.get(MEMORY, 0), cpus
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(Struct, frozen=True):
     """A consumer for which there is no room, and how much is missing of what."""
 
     consumer: str
     missing_amounts: ClassAmounts
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Struct, frozen=True):
     parts: Mapping[str, Mapping[int, ClassAmounts]]
     """Consumer -> cell -> units; the sums are those of the demand."""
     misfits: tuple[Misfit, ...]

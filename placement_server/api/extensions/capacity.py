@@ -7,9 +7,10 @@ Extensions. Both are bounded as a search for allocation candidates is: `search_d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
+
+from msgspec import to_builtins
 
 from placement_server import limits
 from placement_server.api.request import Request, check_query
@@ -125,7 +126,7 @@ def show_fragmentation(request: Request) -> Response:
         )
     return json_response(
         {
-            "resource_classes": {name: asdict(use) for name, use in classes.items()},
+            "resource_classes": to_builtins(classes),
             "shapes": list(map(partial(_shape, classes), shapes, counts)),
         },
         *cache_headers(request.version),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from typing import Any, Final
+
+from msgspec.structs import fields
 
 from placement_server import errors
 from placement_server.api.request import Request
@@ -65,7 +66,7 @@ _LINKS: Final = (
 )
 """Links of a provider and the minor that added each."""
 
-_FILTERS: Final = tuple(field.name for field in dataclasses.fields(ProviderFilters))
+_FILTERS: Final = tuple(field.name for field in fields(ProviderFilters))
 
 
 def list_(request: Request) -> Response:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates.closest.relaxations import (
     Relaxation,
@@ -207,8 +207,7 @@ class RelaxationSet(NamedTuple):
     example: int
 
 
-@dataclass(slots=True)
-class ClosestRelaxations:
+class ClosestRelaxations(Struct):
     """What would give a query candidates.
 
     :ivar sets: those of one relaxation, then of two; of each, first those that open most trees.
@@ -217,10 +216,10 @@ class ClosestRelaxations:
     """
 
     index: Index
-    sets: list[RelaxationSet] = field(default_factory=list)
-    shortages: list[Shortage] = field(default_factory=list)
+    sets: list[RelaxationSet] = []
+    shortages: list[Shortage] = []
     complete: bool = True
-    _rooms: dict[str, RoomOfProvider] = field(default_factory=dict)
+    _rooms: dict[str, RoomOfProvider] = {}
 
     def uuid(self, slot: int) -> str:
         """Return the uuid of a provider."""

@@ -10,10 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from placement_server.candidates import sizes
 from placement_server.candidates.errors import OutOfTime
@@ -48,8 +51,7 @@ _WHOLE: Final = frozenset({"in_tree", "group_policy", "isolate", ROOT_TRAITS})
 H = TypeVar("H", CandidateQuery, RequestGroup)
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxation:
+class Relaxation(Struct, frozen=True):
     """One relaxation of a query.
 
     :param group: the suffix of the group that it is about; None for the query as a whole.
@@ -76,7 +78,8 @@ class Relaxation:
         if self.field == ROOT_TRAITS:
             return {ROOT_TRAITS: frozenset(), "root_forbidden": frozenset()}
         if self.field in _WHOLE:
-            return {self.field: type(holder).__dataclass_fields__[self.field].default}
+            defaults = {field.name: field.default for field in fields(holder)}
+            return {self.field: defaults[self.field]}
         return {self.field: type(value)(member for member in value if member != self.condition)}
 
     def entry(self, amount: int = 0) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """The inventories of one resource class in arrays: growing ones, and a view of one state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import (
     UNIT_MAX,
@@ -153,8 +153,7 @@ def largest_amounts(capacity: IntArray, max_unit: IntArray, used: IntArray) -> I
     return fit
 
 
-@dataclass(frozen=True, slots=True)
-class ClassView:
+class ClassView(Struct, frozen=True):
     """The inventories of one class in one state of the index, by ascending slot.
 
     :param fit: the largest amount that still fits: min(capacity - used, max_unit), clipped to

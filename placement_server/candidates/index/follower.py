@@ -19,9 +19,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
 
 from placement_server.candidates.index import whole_tables
 from placement_server.candidates.index.index import Index, IndexWriter
@@ -71,8 +72,7 @@ _READ_SECONDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AllTrees:
+class AllTrees(Struct, frozen=True):
     """All trees, as of one moment.
 
     :ivar marks: the newest change records.
@@ -84,8 +84,7 @@ class AllTrees:
     marks: Sequence[Mark]
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True):
     """Changes up to one moment; None for a tree that no longer exists.
 
     :param records: the change records that are new.
@@ -96,8 +95,8 @@ class News:
     position: Position
     records: Sequence[ChangeRow] = ()
     names: NameRows | None = None
-    trees: Mapping[int, TreeRows | None] = field(default_factory=dict)
-    used: snapshot.Usage = field(default_factory=dict)
+    trees: Mapping[int, TreeRows | None] = {}
+    used: snapshot.Usage = {}
     restructured_roots: Collection[int] = ()
 
 

@@ -1,22 +1,21 @@
 """Filters of GET /resource_providers on single providers, evaluated on the index."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import SlotArray
 from placement_server.candidates.index.index import Index
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderFilters:
+class ProviderFilters(Struct, frozen=True):
     """Conditions on a provider by itself; trees and sharing play no role.
 
     :param required: sets of traits, one of each of which must be there; so for `member_of`.
     """
 
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int] = {}
     required: Sequence[frozenset[str]] = ()
     forbidden: frozenset[str] = frozenset()
     member_of: Sequence[frozenset[str]] = ()

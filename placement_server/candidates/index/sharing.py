@@ -5,16 +5,14 @@ aggregate in common with it. The pairs (sharing provider, root of such another t
 that a sharing provider serves its own tree needs no link.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Pairs of slots, by anchor and then by sharing provider.
 
     :param share: slots of sharing providers.

@@ -7,11 +7,11 @@ times what the driver takes to read the rows.
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
 from placement_server.candidates.index.class_columns import ClassColumns
@@ -23,8 +23,7 @@ from placement_server.store.changes.snapshot import ProviderRow
 from placement_server.store.transaction import ReadTransaction
 
 
-@dataclass(frozen=True, slots=True)
-class WholeTables:
+class WholeTables(Struct, frozen=True):
     """All trees of a store.
 
     :param roots: the slots of the roots, by ascending provider id.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from heapq import merge, nsmallest
 from itertools import islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import IntArray
@@ -33,8 +33,7 @@ from placement_server.candidates.make_room.places import (
 _BETWEEN_LOOKS: Final = 64
 
 
-@dataclass(slots=True)
-class Covers:
+class Covers(Struct):
     """The covers by consumers that may move and have not left.
 
     :ivar look: called now and then, as there may be too many covers to find them all; may raise.
@@ -44,7 +43,7 @@ class Covers:
     holdings: Holdings
     look: Callable[[], None]
     account: Account
-    out: set[int] = field(default_factory=set)
+    out: set[int] = set()
     _out_at_first: frozenset[int] = frozenset()
     _tried_count: int = 0
 
@@ -169,12 +168,11 @@ class _Rows(NamedTuple):
                 yield Eviction(memory, Spot(self.group, tree, self.placement), leaving)
 
 
-@dataclass(slots=True)
-class EvictionList:
+class EvictionList(Struct):
     """Evictions of consumers of the same shapes, in iteration the least memory first."""
 
-    rows: list[_Rows] = field(default_factory=list)
-    single: list[Eviction] = field(default_factory=list)
+    rows: list[_Rows] = []
+    single: list[Eviction] = []
 
     def __iter__(self) -> Iterator[Eviction]:
         self.single.sort(key=by_memory)

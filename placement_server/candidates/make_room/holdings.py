@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
@@ -21,8 +21,7 @@ Key = tuple[int, int]
 Amounts = tuple[tuple[Key, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldAmounts:
+class HeldAmounts(Struct, frozen=True):
     """Allocations as the store has them, one entry of each array for each.
 
     :ivar consumers: the uuids.

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.class_columns import largest_amounts
@@ -134,8 +135,7 @@ class Spot(NamedTuple):
     placement: int
 
 
-@dataclass(frozen=True, slots=True)
-class AlikeTrees:
+class AlikeTrees(Struct, frozen=True):
     """Trees with the same placements and sharing providers.
 
     :ivar needs: by placement, what it takes, by class id and position.

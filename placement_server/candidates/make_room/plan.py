@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
@@ -27,8 +27,7 @@ class Move(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What a plan may do.
 
     :ivar count: how many places of the request there are to be.
@@ -45,8 +44,7 @@ class Bounds:
     seconds: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Moves in order, and the places that the request has after them.
 
     :ivar memory: what the consumers hold of it.
@@ -71,8 +69,7 @@ class Plan:
         return len(self.moves), self.memory
 
 
-@dataclass(slots=True)
-class Steps:
+class Steps(Struct):
     """An order of some moves.
 
     :ivar order: None where there is none.

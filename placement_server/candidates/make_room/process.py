@@ -15,10 +15,11 @@ import threading
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from placement_server.candidates.errors import OutOfTime, SearchProcessEnded, TooManyHeavySearches
 from placement_server.candidates.index.follower import IndexFollower

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates.errors import CandidatesError, OutOfTime
 from placement_server.candidates.index.follower import IndexFollower
@@ -38,8 +39,7 @@ class UnknownTree(CandidatesError):
         self.pointer = pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What there is to be room for, and what may move.
 
     :ivar query: None where trees are only to be emptied.
@@ -63,11 +63,10 @@ class Question:
     consumers: frozenset[str] = frozenset()
     projects: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
-    requests: Mapping[str, CandidateQuery] = field(default_factory=dict)
+    requests: Mapping[str, CandidateQuery] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """Plans that answer a question.
 
     :ivar plans: the best first.

@@ -7,8 +7,9 @@ items do not depend on the trees, so they are compiled once for a query.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from placement_server.candidates.query.filters import AggregateTerms, FilterSize, TraitTerms
 
@@ -18,8 +19,7 @@ GroupPolicy = Literal["none", "isolate"]
 _MOST_SUMS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class RequestGroup:
+class RequestGroup(Struct, frozen=True):
     """One group of requested resources.
 
     :param suffix: "" for the unsuffixed group.
@@ -48,8 +48,7 @@ class RequestGroup:
         yield FilterSize(f"in_tree{suffix}", "resource providers", *[self.in_tree is not None] * 2)
 
 
-@dataclass(frozen=True, slots=True)
-class SameSubtree:
+class SameSubtree(Struct, frozen=True):
     """One same_subtree constraint, by suffixes.
 
     The providers of `together` must all be in the subtree of one of them; those of `apart`
@@ -64,8 +63,7 @@ class SameSubtree:
         return len(self.together) + len(self.apart)
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateQuery:
+class CandidateQuery(Struct, frozen=True):
     """A request for allocation candidates.
 
     :param groups: in the order in which their suffixes first appear in the query.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
 
 
-@dataclass(slots=True)
-class Course:
+class Course(Struct):
     """What a search reports of itself where it is asked to.
 
     :ivar steps: the filters in the order in which they were applied, as an answer shows them: the
@@ -30,10 +29,10 @@ class Course:
 
     index: Index
     query: CandidateQuery
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = []
     trees_tried: int = 0
     combinations_failed: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
+    examples: dict[str, str] = {}
     dead_ends: Counter[str] = field(default_factory=Counter)
 
     def providers_left(self, group: str, reason: str, slots: IntArray) -> None:

@@ -6,12 +6,12 @@ an error for a wrong one must not depend on what else there is.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
 from typing import NoReturn
 
 import numpy as np
+from msgspec import Struct, field
 
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index.arrays import BoolArray, IntArray
@@ -31,8 +31,7 @@ class _Nothing(Exception):
     """No provider or no root is left."""
 
 
-@dataclass(slots=True)
-class EligibleProviders:
+class EligibleProviders(Struct):
     """The providers that can serve each item.
 
     :ivar own: by item, over all slots: may serve it for its own tree.
@@ -43,9 +42,9 @@ class EligibleProviders:
     :ivar links: the links to these sharing providers that matter.
     """
 
-    own: list[BoolArray] = field(default_factory=list)
-    foreign: list[BoolArray] = field(default_factory=list)
-    terms: list[BoolArray] = field(default_factory=list)
+    own: list[BoolArray] = []
+    foreign: list[BoolArray] = []
+    terms: list[BoolArray] = []
     roots: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     links: Links = NO_LINKS
 

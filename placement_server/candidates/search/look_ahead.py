@@ -12,7 +12,8 @@ from each other is not foreseen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from placement_server.candidates.query.query import Plan
 from placement_server.candidates.search.problem import ItemOrder, Problem, bits

@@ -14,8 +14,9 @@ placements that differ only in the provider of a group that asks for no resource
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
+
+from msgspec import Struct
 
 from placement_server.candidates import sizes
 from placement_server.candidates.limits import Account
@@ -137,8 +138,7 @@ class Series:
         return placements[number : number + most]
 
 
-@dataclass(slots=True, eq=False)
-class ClassPlacements:
+class ClassPlacements(Struct, eq=False):
     """What one tree class has: placements of distinct amounts, and permutations of items.
 
     :ivar permutation_series: the permutations, to be asked for once all distinct placements have

@@ -5,11 +5,12 @@ are placed first; permutations of symmetric items are made without a search.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, repeat
 from itertools import permutations as all_orders
 from operator import concat, itemgetter
+
+from msgspec import Struct
 
 from placement_server.candidates.query.query import Plan
 
@@ -26,8 +27,7 @@ def bits(mask: int) -> list[int]:
     return positions
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True, dict=True):
     """The problem to be solved for one class of trees.
 
     Positions count the providers of the tree in preorder and after them the sharing providers that
@@ -141,8 +141,7 @@ def _distinct_arrangements(current: list[int]) -> Iterator[tuple[int, ...]]:
         current[pivot + 1 :] = reversed(current[pivot + 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class ItemOrder:
+class ItemOrder(Struct, frozen=True):
     """Items with few choices first, symmetric ones side by side.
 
     Items are symmetric when they ask for the same amounts, can be served by the same providers and

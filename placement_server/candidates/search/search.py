@@ -24,6 +24,8 @@ from itertools import compress, islice, repeat, takewhile
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from msgspec import Struct, structs
+
 from placement_server.candidates import sizes
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.arrays import IntArray
@@ -72,8 +74,7 @@ _candidate: Callable[[tuple[Positions | None, TreeView]], Candidate] = partial(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
+class SearchLimits(Struct, frozen=True):
     """How far a search goes.
 
     :param limit: the most candidates to return.
@@ -186,7 +187,7 @@ class Search:
 
         :param roots: some of those that are eligible.
         """
-        self.eligible = replace(self.eligible, roots=roots)
+        self.eligible = structs.replace(self.eligible, roots=roots)
         for views, classes in self._chunks(whole=True):
             yield from zip(views, classes, strict=True)
 

@@ -28,9 +28,10 @@ The stack, for items in the order in which they are placed::
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import combinations, islice, permutations
 from math import comb, perm
+
+from msgspec import Struct
 
 from placement_server.candidates import sizes
 from placement_server.candidates.limits import Account
@@ -51,8 +52,7 @@ Tick = Callable[[], None]
 _BETWEEN_TICKS = 128
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """The choices for one item, and what was committed before it.
 
     :ivar next: the place in `choices` of the one to try next.

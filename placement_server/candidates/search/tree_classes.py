@@ -10,13 +10,14 @@ solved once, however many hosts there are.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import BoolArray, IntArray
@@ -49,8 +50,7 @@ class TreeView(NamedTuple):
 _view: Callable[[tuple[int, int, tuple[int, ...]]], TreeView] = partial(tuple.__new__, TreeView)
 
 
-@dataclass(frozen=True, slots=True)
-class Relations:
+class Relations(Struct, frozen=True):
     """How some sharing providers are related: positions among them, as bits."""
 
     ancestors: tuple[int, ...]

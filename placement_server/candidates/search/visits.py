@@ -18,12 +18,13 @@ trees: after the tree itself, where it is visited too.
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import BoolArray, IntArray
@@ -42,8 +43,7 @@ from placement_server.candidates.search.tree_classes import (
 Bytes = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class StandaloneSharing:
+class StandaloneSharing(Struct, frozen=True):
     """The sharing providers that may serve everything without the tree that they are linked to.
 
     :param slots: the slots of all sharing providers that a tree has a useful link to, ascending.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
@@ -37,8 +38,7 @@ class ProviderRequest(NamedTuple):
     amounts: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class RequestedAllocations:
+class RequestedAllocations(Struct, frozen=True, dict=True):
     """All new allocations of a request.
 
     :ivar parts: in the order of the request.

@@ -13,12 +13,12 @@ when it has been out of use for much longer than a process remembers the ids tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import Final
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy import bindparam, literal, select
 
 from placement_server.store import unused
@@ -124,8 +124,7 @@ _COLUMNS: Final = (
 )
 
 
-@dataclass(slots=True)
-class SeenConsumer:
+class SeenConsumer(Struct):
     """A consumer of the request as it was read.
 
     :ivar id: `None` when there is no record.
@@ -135,7 +134,7 @@ class SeenConsumer:
     write: ConsumerWrite
     id: int | None = None
     generation: int = 0
-    old_allocations: list[tuple[int, int, int]] = field(default_factory=list)
+    old_allocations: list[tuple[int, int, int]] = []
 
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from sqlalchemy import and_, bindparam, distinct, func, select
 
 from placement_server.store.tables import allocations, inventories, resource_providers
@@ -46,8 +46,7 @@ _ROOM: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What a provider has of one class.
 
     :param consumers: how many consumers hold some of it.
@@ -78,8 +77,7 @@ class Room:
         return "step_size" if amount % self.step_size else None
 
 
-@dataclass(frozen=True, slots=True)
-class RoomOfProvider:
+class RoomOfProvider(Struct, frozen=True):
     """The name of a provider, and its room by the id of the class."""
 
     name: str

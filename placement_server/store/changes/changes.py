@@ -11,11 +11,11 @@ records stay, so all processes, also later ones, find the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
@@ -47,8 +47,7 @@ class IdsHeld(StoreError):
     """Transactions that have not ended hold some of the ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedRecord:
+class FeedRecord(Struct, frozen=True):
     """One change record.
 
     :ivar root_uuid: None for names, which belong to no tree.

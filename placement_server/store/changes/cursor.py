@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from sqlalchemy import case, func, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -61,8 +61,7 @@ class Gap(NamedTuple):
     since: float
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """One reader's place among the changes.
 
     :param last: the highest id seen, 0 when there was none.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy import and_, or_, select
 
 from placement_server.store.dialects.batches import among, chunks
@@ -74,8 +74,7 @@ class Entry(NamedTuple):
     after: int | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PastWrite:
+class PastWrite(Struct, frozen=True):
     """What one write changed of one host and, where it is about one, of one consumer."""
 
     id: int
@@ -88,8 +87,7 @@ class PastWrite:
     entries: list[Entry]
 
 
-@dataclass(frozen=True, slots=True)
-class PastQuery:
+class PastQuery(Struct, frozen=True):
     """What is asked for.
 
     :ivar root: the uuid of a host; None: of all.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from sqlalchemy import Text, cast, func, select
 
 from placement_server.store import tables
@@ -78,8 +78,7 @@ Usage = dict[int, dict[tuple[int, int], int]]
 """Used amounts, by root id and then by (provider id, class id)."""
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryRow:
+class InventoryRow(Struct, frozen=True):
     """One inventory with its usage.
 
     :param capacity: the largest total usage that the inventory admits, an exact integer.
@@ -97,8 +96,7 @@ class InventoryRow:
     used: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRow:
+class ProviderRow(Struct, frozen=True):
     """One resource provider with everything on which it depends whether it can serve a request.
 
     :param inventories: by ascending class id.
@@ -115,16 +113,14 @@ class ProviderRow:
     aggregates: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRows:
+class TreeRows(Struct, frozen=True):
     """All providers with one root, by ascending id."""
 
     root_id: int
     providers: tuple[ProviderRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NameRows:
+class NameRows(Struct, frozen=True):
     """Every resource class and trait, by name."""
 
     class_ids: dict[str, int]

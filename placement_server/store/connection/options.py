@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import fields, replace
 from oslo_config import cfg
 
 from placement_server.store.errors import StoreUnavailable
@@ -17,8 +18,7 @@ GROUP: Final = "placement_database"
 _MAINTENANCE_LOCK_TIMEOUT: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
+class StoreOptions(Struct, frozen=True):
     """The settings of one store; durations in seconds.
 
     :ivar statement_timeout: after this time the database ends a statement; 0 means never.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers.inventory_rows import HeldInventory
@@ -47,8 +47,7 @@ _SHARING_ROOTS: Final = (
 )
 
 
-@dataclass(slots=True)
-class TreeProvider:
+class TreeProvider(Struct):
     """A provider with all that is stored of it.
 
     :ivar stock: its inventories by resource class.
@@ -59,13 +58,12 @@ class TreeProvider:
     name: str
     generation: int
     parent_id: int | None
-    stock: dict[str, HeldInventory] = field(default_factory=dict)
-    traits: list[str] = field(default_factory=list)
-    aggregates: list[str] = field(default_factory=list)
+    stock: dict[str, HeldInventory] = {}
+    traits: list[str] = []
+    aggregates: list[str] = []
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True, dict=True):
     """The providers with one root, in preorder: children follow their parent, by name."""
 
     root_id: int

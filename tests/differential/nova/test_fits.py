@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compute_agent.claims.guest_needs import Allocation, guest_of, wishes_of
 from compute_agent.errors import ComputeAgentError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.placement.transports.transport import Request, Transport
 from compute_agent.state import identity

@@ -6,11 +6,11 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.placement.transports.in_process import InProcessTransport

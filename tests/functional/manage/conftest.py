@@ -5,11 +5,12 @@ import signal
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from compute_agent import conf as agent_conf
 from compute_agent.agent.rpc import RpcServer
@@ -331,7 +332,7 @@ class Agent:
         return {"host": self.host, "nodes": [{"uuid": root} for root in self.roots]}
 
     def instance_devices(self, instance: str) -> dict[str, Any] | None:
-        return asdict(self.devices[instance]) if instance in self.devices else None
+        return to_builtins(self.devices[instance]) if instance in self.devices else None
 
 
 @pytest.fixture

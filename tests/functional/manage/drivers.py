@@ -1,7 +1,6 @@
 """Drivers that break in ways the package's own fakes do not."""
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from oslo_config import cfg
 
 from compute_agent import errors

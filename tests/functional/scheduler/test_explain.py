@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.scheduler.explanation import EXPLAINED_QUERIES, KEPT_SECONDS, Explainer
 from compute_agent.scheduler.placement.client import PlacementClient

@@ -6,11 +6,11 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus

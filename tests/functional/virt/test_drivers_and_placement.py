@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid as uuidlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.conf import new_config

@@ -6,11 +6,12 @@ them agree, or the difference is in the tables below with its reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery import capture
 from compute_agent.discovery.facts import (

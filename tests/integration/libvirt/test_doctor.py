@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.cmd.agent import main as agent
 from compute_agent.discovery.libvirt.facts import HypervisorReading

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import asdict
+
+from msgspec import to_builtins
 
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.pci_address import pci_address
@@ -34,7 +35,7 @@ def main() -> None:
             continue
         reading = source.read()
         line = {
-            "gpus": [asdict(gpu) for gpu in reading.gpus],
+            "gpus": [to_builtins(gpu) for gpu in reading.gpus],
             "warnings": reading.warnings,
             "lost": reading.lost_gpus,
             "said": said,

@@ -7,10 +7,9 @@ alone, a day after it found them out of use.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from placement_server.store import audit, resource_classes, unused
 from placement_server.store.allocations import allocations, reshape

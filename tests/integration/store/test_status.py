@@ -6,11 +6,11 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from placement_server.cmd import manage, status
 from placement_server.store.engine import create_engines

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from tests.functional.api.wsgi_client import EXTENDED, Client
 from tests.property.api_model.model import Model
@@ -54,7 +55,7 @@ def _in_tree(model: Model, uuid: str) -> dict[str, Any]:
         "name": provider.name,
         "parent_provider_uuid": provider.parent,
         "generation": provider.generation,
-        "inventories": {name: asdict(record) for name, record in provider.inventories.items()},
+        "inventories": {name: to_builtins(record) for name, record in provider.inventories.items()},
         "traits": sorted(provider.traits),
         "aggregates": sorted(provider.aggregates),
         "usages": {name: model.used(uuid, name) for name in provider.inventories},
@@ -145,7 +146,7 @@ def _provider(model: Model, uuid: str) -> dict[str, Any]:
         (f"{path}/inventories/{name}" for name in CLASSES), 404
     )
     for name, record in provider.inventories.items():
-        one_by_one[f"{path}/inventories/{name}"] = {**generation, **asdict(record)}
+        one_by_one[f"{path}/inventories/{name}"] = {**generation, **to_builtins(record)}
     return one_by_one | {
         path: {
             "uuid": uuid,
@@ -157,7 +158,7 @@ def _provider(model: Model, uuid: str) -> dict[str, Any]:
         f"/resource_providers?in_tree={uuid}": sorted(model.subtree(root)),
         f"{path}/inventories": {
             **generation,
-            "inventories": {name: asdict(held) for name, held in provider.inventories.items()},
+            "inventories": {name: to_builtins(held) for name, held in provider.inventories.items()},
         },
         f"{path}/usages": {
             **generation,

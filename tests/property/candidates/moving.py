@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
 import numpy as np
+from msgspec.structs import replace
 
 from placement_server.candidates.make_room.holdings import HeldAmounts
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree

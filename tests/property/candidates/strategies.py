@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 from tests.unit.candidates.forest import SHARING, Inventory, Provider

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import CandidateQuery
@@ -146,7 +146,7 @@ def results_of(
 ) -> list[Result]:
     index = writer_of(world).index
     limits = limits or SearchLimits(limit=limit)
-    query = dataclasses.replace(query, limit=limit)
+    query = replace(query, limit=limit)
     search = Search(query, index, limits, one_per_tree=one_per_tree, shuffle=shuffle)
     found = []
     for candidate in search.candidates():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
+
+from msgspec import Struct, field
 
 from placement_server.candidates.index.index import IndexWriter
 from placement_server.candidates.index.summaries import SummaryCache
@@ -23,8 +24,7 @@ CLASSES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     total: int
     reserved: int = 0
     min_unit: int = 1
@@ -34,8 +34,7 @@ class Inventory:
     used: int = 0
 
 
-@dataclass(frozen=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """A provider of a test world; `parent` is the name of another one listed before it."""
 
     name: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from placement_server.candidates.index import index as indexes
 from placement_server.candidates.index.index import IndexWriter

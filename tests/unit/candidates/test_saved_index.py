@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.columns import Columns

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from compute_agent import conf as agent_conf
 from compute_agent.agent import claim_messages

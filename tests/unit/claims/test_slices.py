@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import MigDevice
 from compute_agent.errors import AssignedResourceNotFound, ComputeResourcesUnavailable

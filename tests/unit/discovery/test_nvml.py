@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from compute_agent.discovery.nvml import binding
 from compute_agent.discovery.nvml.binding import NvmlUnavailable
@@ -195,8 +196,8 @@ def assert_plain(value: Any) -> None:
     if isinstance(value, tuple):
         for part in value:
             assert_plain(part)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
             assert_plain(getattr(value, name))
     else:
         assert value is None or isinstance(value, bool | int | str)

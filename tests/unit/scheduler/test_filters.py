@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import os_traits
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.candidate_request import RequestGroup

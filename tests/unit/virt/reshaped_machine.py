@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import GpuVf, HostTopology, MdevType, PciAddress
 from compute_agent.virt.cpu_sets import CpuSets

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid as uuidlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import child_uuid

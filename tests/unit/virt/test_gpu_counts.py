@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import MigDevice, PciAddress
 from compute_agent.virt.layout import lay_out

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid as uuidlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology

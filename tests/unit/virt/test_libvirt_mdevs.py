@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import MdevType, PciAddress, PhysicalGpu
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, MdevNodeDevice

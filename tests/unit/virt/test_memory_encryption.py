@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import MemoryEncryption
 from compute_agent.virt.fake.topology import fake_topology

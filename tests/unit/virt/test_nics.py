@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out

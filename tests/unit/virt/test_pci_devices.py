@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.device_spec import parse_device_specs

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, NvLink, PciAddress
 from compute_agent.provider_tree import ProviderData, ProviderTree

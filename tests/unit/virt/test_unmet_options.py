@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery import capture
 from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlencode
+
+from msgspec import to_builtins
 
 from compute_agent.cmd.output import print_paged, show_record, show_rows
 from compute_agent.cmd.placement.arguments import MEMBER_OF, BadInput, amounts, query_amounts
@@ -189,7 +190,7 @@ def _tree(namespace: argparse.Namespace, client: Client) -> None:
         if namespace.resource_class in (None, name)
     ]
     headings = ("uuid", "name", "parent", "resource_class", "used", "capacity")
-    show_rows(namespace, headings, rows, [asdict(line) for line in providers])
+    show_rows(namespace, headings, rows, to_builtins(providers))
 
 
 def _usage(namespace: argparse.Namespace, client: Client) -> None:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import GpuVf, HostTopology, MigDevice, PciAddress, PhysicalGpu
 from compute_agent.virt.layout import names

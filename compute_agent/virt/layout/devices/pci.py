@@ -7,8 +7,9 @@ is named after their PF.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX, HW_PCI_LIVE_MIGRATABLE

@@ -11,13 +11,13 @@ nobody else could have written is read (`placement_server.candidates.index.saved
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import orjson
+from msgspec import Struct
 
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
@@ -47,8 +47,7 @@ class UnusableCopy(Exception):
     """Bytes are not an index that this program can go on from."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedIndex:
+class SavedIndex(Struct, frozen=True):
     """The trees of an index, without what they are called today.
 
     :param roots: the slots of the roots, by ascending provider id.

@@ -7,10 +7,10 @@ be another one.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
@@ -78,10 +78,9 @@ def groups_without_resources(difference: Difference) -> bool:
     if any(not group.required and not group.member_of for group in idle):
         return not definition.keys(difference.theirs)
     boundless = [
-        group if group.resources else dataclasses.replace(group, in_tree=None)
-        for group in asked.query.groups
+        group if group.resources else replace(group, in_tree=None) for group in asked.query.groups
     ]
-    results = asked.by_definition(dataclasses.replace(asked.query, groups=tuple(boundless)))
+    results = asked.by_definition(replace(asked.query, groups=tuple(boundless)))
     return any(group.in_tree for group in idle) and (
         asked.agrees(difference.theirs, definition.keys_of(results, asked.minor))
         or ("" in asked.groups and asked.lacks_only_shared_alone(difference.theirs, results))
@@ -100,9 +99,9 @@ def limited(difference: Difference) -> bool:
     answers = difference.asked_both(url=url)
     if [answer.status for answer in answers] != [200, 200]:
         return False
-    whole = dataclasses.replace(
+    whole = replace(
         difference,
-        sent=dataclasses.replace(difference.sent, url=url),
+        sent=replace(difference.sent, url=url),
         theirs=answers[0],
         ours=answers[1],
     )

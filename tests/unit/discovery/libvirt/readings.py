@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import CellId, Cpu, CpuId, MdevType, NumaCell, PciDevice
 from compute_agent.discovery.libvirt.facts import (

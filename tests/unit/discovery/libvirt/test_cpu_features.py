@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import CallFailed, FactMalformed
 from compute_agent.discovery.libvirt import guest_abilities, source

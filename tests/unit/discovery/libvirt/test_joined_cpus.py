@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import CpuId, CpuModel, HostTopology, MemoryEncryption
 from compute_agent.discovery.libvirt import guest_abilities, source

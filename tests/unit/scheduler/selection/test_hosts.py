@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.request.spec import Destination
 from compute_agent.scheduler.errors import NoValidHost

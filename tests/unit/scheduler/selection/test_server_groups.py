@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.claiming.together import crowded_hosts
