@@ -1,0 +1,156 @@
+"""Documents decoded into values, with an error that names the first place that does not fit.
+
+The error of msgspec names a type of Python and neither the value nor the keys of a map. Here it is
+`resource_providers[3].generation is null, not a whole number`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+SHOWN: Final = 60
+"""Characters of a value, or of a key, that go into a message."""
+
+LARGEST: Final = 2**63 - 1
+"""Beyond it a number is damage, and would not survive a conversion to another type."""
+
+Whole: TypeAlias = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
+Number: TypeAlias = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Amounts: TypeAlias = dict[str, Whole]
+"""Amounts by resource class."""
+
+Value = TypeVar("Value")
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_FIELD: Final = re.compile("Object (missing required|contains unknown) field `(.*)`")
+_EXPECTATION: Final = re.compile(r"Expected `([a-z| ]+)`(.*?)(, got .*)?")
+_WORDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+class Misfit(ValueError):
+    """A document does not fit its type; the message names the first place that does not."""
+
+
+def convert(document: Any, kind: type[Value]) -> Value:
+    """Return plain values as a value of a type.
+
+    :raises Misfit: they do not fit it.
+    """
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise Misfit(_sentence(document, kind, str(error))) from None
+
+
+def decode(content: bytes, kind: type[Value]) -> Value:
+    """Return JSON as a value of a type.
+
+    :raises Misfit: it does not fit the type.
+    :raises msgspec.DecodeError: it is not JSON.
+    :raises RecursionError: it is nested too deeply.
+    """
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        convert(json.loads(content), kind)
+        # only a number out of range fits once it is read
+        raise Misfit(str(error)) from None
+
+
+def value_text(value: Any) -> str:
+    """Return a value for a message, shortened."""
+    try:
+        text = json.dumps(value, default=str)
+    except RecursionError:
+        return "something nested too deeply to be shown"
+    except (TypeError, ValueError):
+        # YAML has keys that JSON lacks, and values that contain themselves
+        return "something that cannot be shown"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _sentence(document: Any, kind: Any, text: str) -> str:
+    fault, _, path = text.removesuffix("`").rpartition(" - at `")
+    if not fault:
+        fault, path = text, "$"
+    if path.startswith("key` in `"):
+        # of a key that does not fit, msgspec names the map alone
+        path = f"{path.removeprefix('key` in `')}[...]"
+        keys = _keys(document, kind, text, path)
+        place, value = f"{''.join(map(_step, keys[:-1])) or 'it'}: the key", keys[-1]
+    else:
+        keys = _keys(document, kind, text, path)
+        place, value = "".join(map(_step, keys)), _at(document, keys)
+    if field := _FIELD.fullmatch(fault):
+        verb = "is missing" if field[1].startswith("missing") else "is not known"
+        return f"{place}{_step(field[2])} {verb}".removeprefix(".")
+    place = place.removeprefix(".") or "it"
+    if expectation := _EXPECTATION.fullmatch(fault):
+        words = " or ".join(_WORDS.get(word, word) for word in expectation[1].split(" | "))
+        return f"{place} is {value_text(value)}, not {words}{expectation[2]}"
+    if fault.startswith("Invalid enum value"):
+        return f"{place} is {value_text(value)}, which is not known there"
+    return f"{place} is {value_text(value)}: {fault}"
+
+
+def _keys(document: Any, kind: Any, text: str, path: str) -> list[Any]:
+    """Return the keys and indexes that lead to the place of an error of msgspec."""
+    whole = copy.deepcopy(document)
+    keys: list[Any] = []
+    rest = path.removeprefix("$")
+    while rest:
+        value = _at(whole, keys)
+        key: Any
+        if rest.startswith("[...]"):
+            rest = rest.removeprefix("[...]")
+            key = _misfit_key(whole, kind, text, value)
+        elif rest.startswith("["):
+            index, _, rest = rest[1:].partition("]")
+            key = int(index)
+        else:
+            names = (name for name in value if rest.startswith(f".{name}"))
+            key = max(names, key=len)
+            rest = rest.removeprefix(f".{key}")
+        keys.append(key)
+    return keys
+
+
+def _misfit_key(document: Any, kind: Any, text: str, entries: dict[Any, Any]) -> Any:
+    """Return the key of a map in `document` with which alone the error is the same."""
+    for key, member in list(entries.items()):
+        entries.clear()
+        entries[key] = member
+        try:
+            msgspec.convert(document, kind)
+        except msgspec.ValidationError as error:
+            if str(error) == text:
+                return key
+    return None
+
+
+def _at(document: Any, keys: Iterable[Any]) -> Any:
+    for key in keys:
+        document = document[key]
+    return document
+
+
+def _step(key: Any) -> str:
+    if type(key) is int:
+        return f"[{key}]"
+    is_plain = type(key) is str and _PLAIN_KEY.fullmatch(key)
+    return f".{key}" if is_plain else f"[{value_text(key)}]"

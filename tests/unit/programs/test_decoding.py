@@ -1,0 +1,74 @@
+"""Documents that do not fit their types: the error names place, value and expectation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta, Struct, field
+
+from compute_agent.programs.decoding import Count, Misfit, Number, Whole, convert, decode
+
+
+class Record(Struct):
+    total: Whole
+
+    def __post_init__(self) -> None:
+        if self.total == 7:
+            raise ValueError("seven is reserved")
+
+
+class Document(Struct, forbid_unknown_fields=True):
+    amount: Whole = 0
+    count: Count = 0
+    ratios: dict[Annotated[str, Meta(pattern="^CUSTOM_")], Number] = {}
+    lists: dict[str, list[int]] = {}
+    records: dict[str, dict[str, Record]] = {}
+    word: Literal["cold", "live"] = "cold"
+    pair: tuple[str, str] = ("", "")
+    parent: str | None = None
+    wrapped: Record | None = field(default=None, name="data.of.it")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("[1]", "it is [1], not an object"),
+        ('{"amount": null}', "amount is null, not a whole number"),
+        ('{"amount": true}', "amount is true, not a whole number"),
+        ('{"amount": 1e99}', "amount is 1e+99, not a whole number"),
+        ('{"count": -1}', "count is -1, not a whole number >= 0"),
+        ('{"count": 1e999}', "count is Infinity, not a whole number"),
+        ('{"ratios": {"CUSTOM_A": 1, "B": 1}}', 'ratios: the key is "B", not text matching '),
+        ('{"ratios": {"CUSTOM_A": 1e999}}', "ratios.CUSTOM_A is Infinity, not a number <= "),
+        ('{"lists": {"a": [], "b": [1, "x"]}}', 'lists.b[1] is "x", not a whole number'),
+        ('{"records": {"b": {"c": {"total": 1}, "d": {}}}}', "records.b.d.total is missing"),
+        ('{"records": {"a b": {"c": {"total": 7}}}}', 'records["a b"].c is {"total": 7}: seven is'),
+        ('{"word": "warm"}', 'word is "warm", which is not known there'),
+        ('{"pair": ["a"]}', 'pair is ["a"], not a list of length 2'),
+        ('{"parent": 1}', "parent is 1, not text or null"),
+        ('{"data.of.it": {"total": "1"}}', 'data.of.it.total is "1", not a whole number'),
+        ('{"other": 1}', "other is not known"),
+        (f'{{"parent": ["{"x" * 100}"]}}', f'parent is ["{"x" * 58}..., not text or null'),
+    ],
+)
+def test_the_first_place_that_does_not_fit_is_named_with_its_value(
+    content: str, sentence: str
+) -> None:
+    with pytest.raises(Misfit) as caught:
+        decode(content.encode(), Document)
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({1: 2}, "it: the key is 1, not text"),
+        ({"lists": {1: [2]}}, "lists: the key is 1, not text"),
+        ({"amount": object}, "amount is \"<class 'object'>\", not a whole number"),
+    ],
+)
+def test_values_that_json_lacks_are_named(document: Any, sentence: str) -> None:
+    with pytest.raises(Misfit) as caught:
+        convert(document, Document)
+    assert str(caught.value) == sentence
