@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oslo_config import cfg
 
+from compute_agent.programs.declared_options import options
 from compute_agent.programs.extra_installation import install_command
 
 if TYPE_CHECKING:
@@ -13,32 +14,21 @@ if TYPE_CHECKING:
 
 GROUP: Final = "tracing"
 
-OPTS: Final[list[cfg.Opt]] = [
-    cfg.StrOpt(
-        "otlp_endpoint",
-        default="",
-        regex=r"^$|^https?://.+",
-        help="""
-URL of a collector, to which a trace of every pass, call on the bus and
-request, with its SQL, is sent by OTLP over HTTP, for example
-`http://127.0.0.1:4318/v1/traces`. Empty: no traces.
+OPTS: Final = options(
+    """
+otlp_endpoint: text ()
+    URL of a collector, to which a trace of every pass, call on the bus and request, with its SQL,
+    is sent by OTLP over HTTP, for example `http://127.0.0.1:4318/v1/traces`. Empty: no traces.
 
-A request with the W3C header `traceparent` becomes part of the trace that
-the header names. Needs the extra
-`tracing`. Statements are sent without their values.
+    A request with the W3C header `traceparent` becomes part of the trace that the header names.
+    Needs the extra `tracing`. Statements are sent without their values.
+
+sample_ratio: float 0..1 (1)
+    Share of the traces that begin here that is sent, from 0 to 1. A trace that began elsewhere is
+    sent if the sender of the request sends it.
 """,
-    ),
-    cfg.FloatOpt(
-        "sample_ratio",
-        default=1.0,
-        min=0.0,
-        max=1.0,
-        help="""
-Share of the traces that begin here that is sent, from 0 to 1. A trace that
-began elsewhere is sent if the sender of the request sends it.
-""",
-    ),
-]
+    otlp_endpoint={"regex": r"^$|^https?://.+"},
+)
 
 _EXPORT_SECONDS: Final = 5
 """How long one try to send spans may take: as long the end of the program may have to wait."""
