@@ -116,24 +116,30 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts | None = None)
 
 def run(
     program: str,
-    namespace: argparse.Namespace,
+    parse: Callable[[], argparse.Namespace],
     failure_status: Failed = lambda _namespace, error: error.exit_status,
     *,
     reader_may_leave: bool = False,
 ) -> int:
     """Run the command of a program that was asked for, and return its exit status.
 
-    :param namespace: parsed arguments, with the name of the command and its `function`, or where
-        that is, `package.module:name`, so that each command imports its own needs only.
+    :param parse: returns parsed arguments, with the name of the command and its `function`, or
+        where that is, `package.module:name`, so that each command imports its own needs only.
     :param reader_may_leave: an output that is closed early is a good end: nothing is left undone.
     """
     show_orders()
+    unread_status = Exit.FINE if reader_may_leave else Exit.FAILED
+    return printed(lambda: _run(program, parse(), failure_status), unread_status)
+
+
+def _run(program: str, namespace: argparse.Namespace, failure_status: Failed) -> int:
     try:
         function: str | Function = namespace.function
         if isinstance(function, str):
             function = cast(Function, pkgutil.resolve_name(function))
-        unread_status = Exit.FINE if reader_may_leave else Exit.FAILED
-        return printed(lambda: int(function(namespace) or Exit.FINE), unread_status)
+        return int(function(namespace) or Exit.FINE)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         print(f"{program} {namespace.command}: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -141,11 +141,14 @@ def looks(
 
     :param is_left: waits so many seconds, and returns whether nothing more is to be yielded.
     :param say: told of the beginning and the end of each time that placement is away.
+    :raises PlacementUnauthorized: placement refuses the credentials, which no waiting mends.
     """
     is_away = False
     while True:
         try:
             seen = look()
+        except errors.PlacementUnauthorized:
+            raise
         except errors.PlacementError as error:
             if not is_away:
                 say(f"{now()}  Placement cannot be read, and is asked again. {error}")

@@ -76,6 +76,10 @@ def printed(command: Callable[[], int], unread_status: int) -> int:
     except BrokenPipeError:
         # Python would complain again when it flushes
         sys.stdout = None
+    except SystemExit:
+        # after the help of a parser, which nobody has to read either
+        printed(lambda: status, status)
+        raise
     return status
 
 

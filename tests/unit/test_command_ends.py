@@ -22,7 +22,7 @@ def ending(error: BaseException, *, reader_may_leave: bool = False) -> int:
         raise error
 
     namespace = argparse.Namespace(command="look", function=function)
-    return program.run("a-program", namespace, failed, reader_may_leave=reader_may_leave)
+    return program.run("a-program", lambda: namespace, failed, reader_may_leave=reader_may_leave)
 
 
 def failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
@@ -104,10 +104,36 @@ def test_a_program_of_the_server_ends_without_a_word_when_its_reader_has_left(
     assert (ended.stderr, ended.returncode) == ("", status)
 
 
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+@pytest.mark.parametrize(
+    "main",
+    [
+        *("compute_agent.cmd.agent.main:main", "compute_agent.cmd.manage.main:main"),
+        *("compute_agent.cmd.scheduler.main:main", "compute_agent.cmd.placement.main:main"),
+        "placement_server.cmd.programs:placement_server",
+    ],
+)
+def test_help_ends_well_without_a_word_when_its_reader_has_left(main: str, unbuffered: str) -> None:
+    text = f"import pkgutil, sys; sys.exit(pkgutil.resolve_name({main!r})())"
+    reading_end, writing_end = os.pipe()
+    os.close(reading_end)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", text, "--help"],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=writing_end,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writing_end)
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
 @pytest.mark.parametrize("status", [0, 6])
 def test_without_an_error_the_status_is_what_the_command_returns(status: int) -> None:
     namespace = argparse.Namespace(command="look", function=lambda _namespace: status)
-    assert program.run("a-program", namespace, failed) == status
+    assert program.run("a-program", lambda: namespace, failed) == status
 
 
 def test_a_check_that_could_not_be_made_for_a_defect_is_no_warning(

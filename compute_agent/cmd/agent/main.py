@@ -139,8 +139,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return int(dev.run(arguments[1:]))
     files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
-    namespace = _parser().parse_args([*others, *files])
-    return program.run(PROGRAM, namespace, _exit_status_of, reader_may_leave=True)
+    return program.run(
+        PROGRAM,
+        lambda: _parser().parse_args([*others, *files]),
+        _exit_status_of,
+        reader_may_leave=True,
+    )
 
 
 def _exit_status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:

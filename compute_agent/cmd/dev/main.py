@@ -28,9 +28,10 @@ PLAIN_WIDTH = 120
 
 def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit status."""
-    namespace = _parser().parse_args(argv)
-    namespace.command, namespace.function = "dev", _run
-    return program.run("compute-agent", namespace, reader_may_leave=True)
+    given = argparse.Namespace(command="dev", function=_run)
+    return program.run(
+        "compute-agent", lambda: _parser().parse_args(argv, given), reader_may_leave=True
+    )
 
 
 def _run(namespace: argparse.Namespace) -> None:

@@ -47,9 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
     files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
-    namespace = _parser().parse_args([*others, *files])
-    namespace.command = f"{namespace.topic} {namespace.command}".strip()
-    return program.run(PROGRAM, namespace, _exit_status_of)
+
+    def parse() -> argparse.Namespace:
+        namespace = _parser().parse_args([*others, *files])
+        namespace.command = f"{namespace.topic} {namespace.command}".strip()
+        return namespace
+
+    return program.run(PROGRAM, parse, _exit_status_of)
 
 
 def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:

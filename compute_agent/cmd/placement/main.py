@@ -38,9 +38,12 @@ def main(argv: Sequence[str] | None = None, transport: Transport | None = None) 
     :param transport: the way to placement; by default the one that the options name.
     """
     files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
-    namespace = build_parser().parse_args([*files, *others])
-    namespace.transport = transport
-    return program.run(PROGRAM, namespace, reader_may_leave=True)
+    given = argparse.Namespace(transport=transport)
+    return program.run(
+        PROGRAM,
+        lambda: build_parser().parse_args([*files, *others], given),
+        reader_may_leave=True,
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:

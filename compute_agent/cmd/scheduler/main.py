@@ -29,8 +29,7 @@ _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
     files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
-    namespace = _parser().parse_args([*files, *others])
-    return program.run(PROGRAM, namespace, _exit_status_of)
+    return program.run(PROGRAM, lambda: _parser().parse_args([*files, *others]), _exit_status_of)
 
 
 def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
