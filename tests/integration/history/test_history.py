@@ -12,10 +12,10 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from tests.integration.bank.service import Service
 from tests.integration.history.clients import TOTAL, Recorder, act_together
