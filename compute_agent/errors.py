@@ -7,7 +7,9 @@ out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
+
+from msgspec import Struct
 
 from compute_agent.programs.exit_status import Exit
 
@@ -147,7 +149,7 @@ class ResourceProviderUpdateFailed(PlacementError):
     name_conflict_uuid: str | None = None
 
 
-class SyncFailure(NamedTuple):
+class SyncFailure(Struct, frozen=True):
     """One part of a flush that failed.
 
     `aspect` is one of create, reparent, rename, inventories, aggregates, traits, delete.

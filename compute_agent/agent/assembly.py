@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.agent.change_follower import WAIT, ChangeFollower
@@ -53,7 +55,7 @@ DEFAULT_PERIOD = 60.0
 CACHE = "placement-cache.json"
 
 
-class AgentParts(NamedTuple):
+class AgentParts(Struct, frozen=True):
     """What an agent consists of.
 
     `lock` is held as long as the parts live, None for parts that only look.

@@ -57,7 +57,9 @@ class NodeList:
         decision = decisions.decide(self._state, event, limits)
         self._state = decision.state
         fault = decision.state.fault
-        self._parts.board.search_trouble = fault and trouble_of(fault, str(error or ""), now)
+        self._parts.board.search_trouble = (
+            trouble_of(fault, str(error or ""), now) if fault else None
+        )
         if error is not None:
             return self._failure_result(decision, kind, error)
         self._take_in(nodes, first_due=now + self._rng.uniform(0.0, turn))

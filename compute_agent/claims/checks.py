@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record, shortfalls
@@ -19,8 +20,7 @@ NAMED = 5
 """Nodes named in a message, of those that may be thousands."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(Struct, frozen=True):
     """What the host is asked to give to an instance.
 
     :param amounts: what was allocated for it, on this host and elsewhere; empty: whatever
@@ -34,16 +34,16 @@ class ClaimRequest:
     """
 
     instance: str
-    amounts: Amounts = field(default_factory=dict)
-    providers_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    amounts: Amounts = {}
+    providers_of: Mapping[str, Sequence[str]] = {}
     node: str = ""
     migration: str = ""
     apart_from: frozenset[str] = frozenset()
     together: int = 1
-    needs: Mapping[str, int] = field(default_factory=dict)
+    needs: Mapping[str, int] = {}
     project: str = ""
     user: str = ""
-    spec: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    spec: Mapping[str, Any] = {}
 
 
 def told_of_waiting(nodes: Sequence[str]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent import errors
@@ -21,7 +22,7 @@ READ_FIELDS = (
 )
 
 
-class Allocation(NamedTuple):
+class Allocation(Struct, frozen=True):
     """What is allocated for a guest on this host.
 
     :param cells: by cell that placement counts; empty on a flat host.
@@ -109,7 +110,7 @@ def _unnamed(allocation: Allocation, guest: Guest, emulator_cpus: int = 0) -> Gu
 
 def _with_emulator(node: Node, emulator_cpus: int) -> Node:
     """Return a node of whose CPUs one is for the threads of the emulator."""
-    return node._replace(pinned=node.pinned - emulator_cpus, emulator_cpus=emulator_cpus)
+    return replace(node, pinned=node.pinned - emulator_cpus, emulator_cpus=emulator_cpus)
 
 
 def _read(
@@ -228,10 +229,10 @@ def _as_allocated(
     if (shared_count, pinned_count) == given:
         return nodes
     if (0, shared_count + pinned_count) == given:
-        return tuple(n._replace(vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes)
+        return tuple(replace(n, vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes)
     if (shared_count + pinned_count, 0) == given:
         return tuple(
-            n._replace(vcpus=n.vcpus + n.pinned + n.emulator_cpus, pinned=0, emulator_cpus=0)
+            replace(n, vcpus=n.vcpus + n.pinned + n.emulator_cpus, pinned=0, emulator_cpus=0)
             for n in nodes
         )
     raise errors.ComputeResourcesUnavailable(

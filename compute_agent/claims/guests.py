@@ -7,7 +7,9 @@ and what was claimed here counts as being here until its claim is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compute_agent.state.claim import Claim
 
@@ -18,7 +20,7 @@ BUILDING_SECONDS = 3600.0
 """An instance whose claim is younger may still be on its way to run here: no driver lists it."""
 
 
-class Presence(NamedTuple):
+class Presence(Struct, frozen=True):
     """Consumers that are known to be here.
 
     :ivar running_guests: instances that the driver lists; None: it cannot tell.

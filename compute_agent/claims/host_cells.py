@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from compute_agent.fitting.host import Core
 from compute_agent.state.claim import ClaimedCell
 from compute_agent.virt.driver import InstanceDevices
 
 
-class HostCell(NamedTuple):
+class HostCell(Struct, frozen=True):
     """One cell, without what is kept for the host. Memory in MiB."""
 
     id: int
@@ -33,7 +35,7 @@ class HostCell(NamedTuple):
 _NO_CELL = HostCell(-1)
 
 
-class DevicePlace(NamedTuple):
+class DevicePlace(Struct, frozen=True):
     """The place of a PCI function: the cell that it is near, and its root port."""
 
     cell: int | None

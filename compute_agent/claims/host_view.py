@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ CELL_CLASSES = ("VCPU", PCPU, "MEMORY_MB")
 """What placement counts of a cell."""
 
 
-class Occupancy(NamedTuple):
+class Occupancy(Struct, frozen=True):
     """What others have of a node.
 
     :ivar units: named units, dedicated CPUs among them.
@@ -54,7 +54,7 @@ class Occupancy(NamedTuple):
     floating_mib: Mapping[int | None, int]
 
 
-class HostNetworks(NamedTuple):
+class HostNetworks(Struct, frozen=True):
     """The cells that are near the networks of this host."""
 
     physnets: Mapping[str, frozenset[int]] = MappingProxyType({})
@@ -65,7 +65,7 @@ class HostNetworks(NamedTuple):
         return frozenset(name for name, cells in self.physnets.items() if cell in cells)
 
 
-class CellPolicy(NamedTuple):
+class CellPolicy(Struct, frozen=True):
     """What the operator configured about cells and devices.
 
     :param networks: the cells that are near networks.
@@ -323,5 +323,7 @@ def given_cells(
         )
     known = {cell.id for cell in host.cells}
     return tuple(cells), {
-        number: node for number, node in sorted(given.items()) if number in known and any(node[:3])
+        number: node
+        for number, node in sorted(given.items())
+        if number in known and (node.vcpus or node.pinned or node.memory_mib)
     }

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import (
@@ -32,7 +34,7 @@ FLAVOR_FIELDS: Final = ("flavor", "image", "is_bfv", "numa_topology")
 """Fields of a request specification that determine what a flavor comes to."""
 
 
-class InstanceHolding(NamedTuple):
+class InstanceHolding(Struct, frozen=True):
     """What an instance holds, here or elsewhere.
 
     :ivar by_host: this host has just allocated it, and may take it back.

@@ -51,7 +51,7 @@ def try_out(
     names = {device.id: situation.tree.data(device.id).name for device in host.devices}
     answer = plan(host, replace(guest, wishes=tuple(wishes)), policy.options)
     if isinstance(answer, Plan):
-        given = tuple(unit._replace(device=names[unit.device]) for unit in answer.given)
+        given = tuple(replace(unit, device=names[unit.device]) for unit in answer.given)
         answer = replace(answer, given=given)
     devices = tuple(replace(device, id=names[device.id]) for device in host.devices)
     return replace(host, devices=devices), answer
@@ -90,7 +90,7 @@ def plan_claim(
     sizes = {size for cell in situation.cells for size in cell.pages_mib}
     allocation = Allocation.of(amounts, given, named)
     if not situation.cells:
-        allocation = allocation._replace(vcpus=0, pinned=0, memory_mib=0)
+        allocation = replace(allocation, vcpus=0, pinned=0, memory_mib=0)
         guest = guest_of(request.instance, {}, allocation, sizes)
     else:
         guest = guest_of(request.instance, request.spec, allocation, sizes, policy.aliases)
@@ -147,7 +147,7 @@ def _on_fixed_cells(
         if match and uuids and uuids[0] in cell_of and int(match[1]) < len(nodes):
             index = int(match[1])
             if nodes[index].cell is None:
-                nodes[index] = nodes[index]._replace(cell=cell_of[uuids[0]])
+                nodes[index] = replace(nodes[index], cell=cell_of[uuids[0]])
     return tuple(nodes)
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from compute_agent import errors, extras
 
@@ -52,7 +54,7 @@ class BusState(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-class BusStatus(NamedTuple):
+class BusStatus(Struct, frozen=True):
     """The state of the bus, and since when it is so.
 
     :ivar why: what is wrong, and what to do; empty: nothing.

@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from compute_agent.discovery.errors import CallHangs
 
@@ -36,7 +38,7 @@ IDLE: Final = 5.0
 """Seconds after which a thread without work ends: longer than a pass pauses between calls."""
 
 
-class HungCall(NamedTuple):
+class HungCall(Struct, frozen=True):
     """A call that has not returned; `since` in seconds since the epoch."""
 
     source: str

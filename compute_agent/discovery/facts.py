@@ -63,7 +63,7 @@ class NumaCell(Struct, frozen=True):
     """CPUs that are switched off, ascending, as far as they are known."""
 
 
-class Cpu(NamedTuple):
+class Cpu(Struct, frozen=True):
     """A logical CPU (hardware thread) that is online."""
 
     id: CpuId
@@ -75,7 +75,7 @@ class Cpu(NamedTuple):
     """The lowest CPU of those that share its cache of level 3: a name for it."""
 
 
-class CpuModel(NamedTuple):
+class CpuModel(Struct, frozen=True):
     """What kind of CPUs the host has."""
 
     arch: str
@@ -336,7 +336,7 @@ class PmemNamespace(Struct, frozen=True):
     """/dev/dax0.0, or /dev/pmem0 of another mode; None: it is disabled."""
 
 
-class MemoryEncryption(NamedTuple):
+class MemoryEncryption(Struct, frozen=True):
     """What KVM and the cgroup controller `misc` report of encrypted guests."""
 
     amd_sev: bool = False

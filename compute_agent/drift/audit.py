@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
@@ -40,7 +41,7 @@ SUSPECTED_TYPES = frozenset({"INSTANCE", "MIGRATION", None})
 """Types of consumers of hosts; None: placement does not report it. Others are not ours."""
 
 
-class Drift(NamedTuple):
+class Drift(Struct, frozen=True):
     """Consumers about which the host and placement disagree."""
 
     orphans: frozenset[str] = frozenset()
@@ -154,7 +155,8 @@ class DriftAudit(Struct):
     def without(self, consumers: frozenset[str]) -> Drift:
         """Record agreement about some consumers, and return what is left."""
         last = self._last
-        self._last = last._replace(
+        self._last = replace(
+            last,
             orphans=last.orphans - consumers,
             missing_consumers=last.missing_consumers - consumers,
         )

@@ -14,7 +14,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.drift.audit import Drift, End, Treatment
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-class HealedKinds(NamedTuple):
+class HealedKinds(Struct, frozen=True):
     """Which kinds of drift are healed, at the moment."""
 
     orphans: bool = False

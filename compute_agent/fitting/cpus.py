@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from compute_agent.fitting.guest import ISOLATE, REQUIRE
 from compute_agent.fitting.host import Core
 
@@ -47,7 +49,7 @@ class GroupRoom(NamedTuple):
     is_whole: bool
 
 
-class CoreRoom(NamedTuple):
+class CoreRoom(Struct, frozen=True):
     """The free cores of a cell, as those of a group; and by group, where there is any."""
 
     whole: Mapping[int, int]
@@ -56,7 +58,7 @@ class CoreRoom(NamedTuple):
     groups: tuple[GroupRoom, ...]
 
 
-class CpuNeed(NamedTuple):
+class CpuNeed(Struct, frozen=True):
     """Of which cores CPUs are taken.
 
     :param whole: size of a core to the number of cores taken whole.

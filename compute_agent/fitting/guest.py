@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ cell of the guest where its own is known."""
 ORDINARY_PAGES: Final = frozenset((ORDINARY,))
 
 
-class Node(NamedTuple):
+class Node(Struct, frozen=True):
     """One NUMA node of a guest; memory in MiB.
 
     :param vcpus: those that float.
@@ -41,7 +41,7 @@ class Node(NamedTuple):
     names_pages: bool = False
 
 
-class Wish(NamedTuple):
+class Wish(Struct, frozen=True):
     """Units of one class that one device must give.
 
     :param name: its request group.

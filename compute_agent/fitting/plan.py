@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """The share of one cell of the host that a guest gets. Memory in MiB.
 
     :param pinned_cpus: CPUs by number, where the cell names them; those of the emulator included.
@@ -26,7 +25,7 @@ class Part(NamedTuple):
     page_size_kib: int | None = None
 
 
-class Grant(NamedTuple):
+class Grant(Struct, frozen=True):
     """The units of a device that serve a wish."""
 
     wish: str
@@ -106,8 +105,7 @@ UNDECIDED: Final = "steps"
 """Whether the guest fits is not known: more steps would have been needed than are allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a guest does not fit: the first rule that cannot be kept.
 
     :ivar rule: one of the above.
@@ -123,7 +121,7 @@ class Refusal:
     wanted: str
     free: Mapping[int, str]
     miss: str = ""
-    steps: int = field(default=0, compare=False)
+    steps: int = 0
 
     @property
     def is_undecided(self) -> bool:

@@ -8,7 +8,8 @@ has found none by then, `feasible` finds one or proves that there is none.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compute_agent.fitting import refusals
 from compute_agent.fitting.guest import Guest, Node
@@ -139,6 +140,6 @@ def _limited(nodes: tuple[Node, ...], limit: int) -> tuple[Node, ...]:
     if sum(node.memory_mib for node in nodes if ORDINARY in node.page_sizes) <= limit:
         return nodes
     return tuple(
-        node._replace(page_sizes=node.page_sizes - {ORDINARY}) if len(node.page_sizes) > 1 else node
+        replace(node, page_sizes=node.page_sizes - {ORDINARY}) if len(node.page_sizes) > 1 else node
         for node in nodes
     )

@@ -6,13 +6,15 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of, without
 from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node
 from compute_agent.fitting.host import ORDINARY, Cell, Host
 from compute_agent.fitting.plan import CPUS, MEMORY, PAGES, PINNED, THREADS, Cost, DeviceCost, Part
 
 
-class PlanOptions(NamedTuple):
+class PlanOptions(Struct, frozen=True):
     """What the operator configured.
 
     :param packing: cells with the least room are filled first, instead of those with the most.

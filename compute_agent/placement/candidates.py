@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from urllib.parse import urlencode
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -16,7 +19,7 @@ from compute_agent.state.shapes import Shape
 LOG = logging.getLogger(__name__)
 
 
-class CandidateAnswer(NamedTuple):
+class CandidateAnswer(Struct, frozen=True):
     """An answer of `GET /allocation_candidates`; `version` is the one to claim with."""
 
     allocation_requests: list[dict[str, Any]]
@@ -24,7 +27,7 @@ class CandidateAnswer(NamedTuple):
     version: Microversion
 
 
-class Explanation(NamedTuple):
+class Explanation(Struct, frozen=True):
     """An answer of `GET /candidate_explanation`, as placement gave it.
 
     :ivar sentences: all of it, to be read.
@@ -123,7 +126,7 @@ class Candidates:
             LOG.info("Placement no longer offers this extension. %s", error)
             return None
         # a newer placement may say more
-        return Explanation(**{name: body[name] for name in Explanation._fields})
+        return convert(body, Explanation)
 
     def what_if(
         self,
@@ -150,7 +153,7 @@ class Candidates:
         request = self._supposed("/make_room", question, response_schemas.ROOM)
         # beside its search, placement may have to wait for others and to read all allocations
         seconds = 60.0 + float(question.get("time_limit", 0))
-        request = request._replace(good=(200, 400), timeout=(10.0, seconds))
+        request = replace(request, good=(200, 400), timeout=(10.0, seconds))
         response = self._connection.call(request)
         if response.status == 400:
             raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")

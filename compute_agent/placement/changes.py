@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement import responses
@@ -20,7 +22,7 @@ _CONNECT_SECONDS: Final = 10.0
 _MARGIN_SECONDS: Final = 30.0
 
 
-class Changes(NamedTuple):
+class Changes(Struct, frozen=True):
     """Changes that were made.
 
     :ivar roots: the roots of the trees that changed.

@@ -19,9 +19,10 @@ import uuid as uuidlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
@@ -153,7 +154,7 @@ def parse_version(text: str) -> Microversion:
     return int(major), int(minor)
 
 
-class OfferedVersions(NamedTuple):
+class OfferedVersions(Struct, frozen=True):
     """Content of the version document.
 
     :ivar extensions: the newest version of this project's extensions; None when there are none.
@@ -231,7 +232,7 @@ class Connection:
         """
         tally = _tally.get()
         global_id = tally.global_request_id if tally else new_global_request_id()
-        request = request._replace(global_request_id=global_id)
+        request = replace(request, global_request_id=global_id)
         repeats = request.method != "POST" if request.repeat is None else request.repeat
         tries = 0
         while True:
@@ -284,7 +285,7 @@ class Connection:
             http__request__method=request.method,
             openstack__global_request_id=request.global_request_id or "",
         ) as span:
-            response = self.transport.send(request._replace(trace=tracing.context_to_send()))
+            response = self.transport.send(replace(request, trace=tracing.context_to_send()))
             span.set_attribute("http.response.status_code", response.status)
             span.set_attribute("openstack.request_id", response.request_id or "")
             return response

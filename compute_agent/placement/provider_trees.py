@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -26,7 +28,7 @@ class Part(Enum):
     SHARING = "sharing"
 
 
-class WholeTree(NamedTuple):
+class WholeTree(Struct, frozen=True):
     """A provider tree at one moment.
 
     :ivar etag: of its names, parents, inventories, traits and aggregates; claims leave it alone.
@@ -44,7 +46,7 @@ class WholeTree(NamedTuple):
     allocations: Mapping[str, dict[str, Any]] = {}
 
 
-class AgentReport(NamedTuple):
+class AgentReport(Struct, frozen=True):
     """The last report of the agent of one host.
 
     :ivar at: seconds since 1970, by placement's clock.

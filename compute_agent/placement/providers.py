@@ -6,8 +6,10 @@ Every method may also raise `PlacementUnavailable` and `PlacementUnauthorized`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -32,7 +34,7 @@ WRITE_REFUSALS: Final[Refusals] = {
 T = TypeVar("T")
 
 
-class AtGeneration(NamedTuple, Generic[T]):
+class AtGeneration(Struct, Generic[T], frozen=True):
     """Something read from or written to a provider, and the provider's generation then."""
 
     generation: int

@@ -12,7 +12,9 @@ import email.utils
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.bounded_http.limits import seconds_of
@@ -46,7 +48,7 @@ _NO_CAPACITY: Final = re.compile(
 E = TypeVar("E", bound=errors.PlacementError)
 
 
-class Refusal(NamedTuple):
+class Refusal(Struct, frozen=True):
     """Placement's own explanation of an answer with status 400 or above."""
 
     status: int
@@ -57,7 +59,7 @@ class Refusal(NamedTuple):
     max_version: str | None = None
 
 
-class NoCapacity(NamedTuple):
+class NoCapacity(Struct, frozen=True):
     """There is not enough (any more), though there may be on other providers.
 
     Provider and class are empty where placement did not name them.

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
@@ -41,7 +43,7 @@ class ProviderConfigException(errors.InvalidConfiguration):
     """A provider config file cannot be used; the message names the file and what to change."""
 
 
-class ProviderConfig(NamedTuple):
+class ProviderConfig(Struct, frozen=True):
     """Additions to one provider, from one file. Exactly one of `uuid` and `name` is set."""
 
     source_file: str
@@ -57,7 +59,7 @@ class ProviderConfig(NamedTuple):
         return f"uuid {self.uuid}" if self.uuid else f"name {self.name}"
 
 
-class MergeResult(NamedTuple):
+class MergeResult(Struct, frozen=True):
     """Result of a merge.
 
     :ivar additions: of the providers of the tree, and those remembered of others; to be remembered

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from compute_agent.provider_tree.provider import MAX_NAME, ProviderData, canonical, child_uuid
 
 
@@ -178,7 +180,7 @@ class ProviderForest:
                     "descendant"
                 )
             self._unlink(provider)
-            self._by_uuid[provider.uuid] = provider._replace(parent_uuid=target)
+            self._by_uuid[provider.uuid] = replace(provider, parent_uuid=target)
             self._children[target] += (provider.uuid,)
 
     def rename(self, name_or_uuid: str, new_name: str) -> None:
@@ -193,7 +195,7 @@ class ProviderForest:
             self._check_name(new_name)
             del self._by_name[provider.name]
             self._by_name[new_name] = provider.uuid
-            self._by_uuid[provider.uuid] = provider._replace(name=new_name)
+            self._by_uuid[provider.uuid] = replace(provider, name=new_name)
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import uuid as uuidlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, TypedDict
+
+from msgspec import Struct
 
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
@@ -17,7 +19,7 @@ ASPECTS: Final = ("inventories", "aggregates", "traits")
 """Parts that are read and replaced separately, each under the provider's one generation."""
 
 
-class Resource(NamedTuple):
+class Resource(Struct, frozen=True):
     """One named unit behind a count, such as a pmem namespace.  Never sent to placement."""
 
     provider_uuid: str
@@ -26,7 +28,7 @@ class Resource(NamedTuple):
     metadata: Any = None
 
 
-class ProviderData(NamedTuple):
+class ProviderData(Struct, frozen=True):
     """One provider as it was when asked for.
 
     `generation` is `None` when it was created here and is not yet in placement;

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from compute_agent.provider_tree.forest import ProviderForest
 from compute_agent.provider_tree.inventory import (
     OPERATOR_KEYS,
@@ -221,9 +223,8 @@ class ProviderTree(ProviderForest):
                 known_provider = known_providers.get(uuid)
                 if known_provider is None or known_provider.generation != record["generation"]:
                     merged_tree._stale[uuid] = frozenset(ASPECTS)
-                known_providers[uuid] = (
-                    known_provider or ProviderData(uuid, record["name"])
-                )._replace(
+                known_providers[uuid] = replace(
+                    known_provider or ProviderData(uuid, record["name"]),
                     name=record["name"],
                     generation=record["generation"],
                     parent_uuid=record.get("parent_provider_uuid"),
@@ -271,5 +272,5 @@ class ProviderTree(ProviderForest):
         if generation is not None and generation != provider.generation:
             updates = {**updates, "generation": generation}
         if updates:
-            self._by_uuid[provider.uuid] = provider._replace(**updates)
+            self._by_uuid[provider.uuid] = replace(provider, **updates)
         return has_changed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, equal_inventories
 from compute_agent.report.steps import (
@@ -15,13 +17,13 @@ from compute_agent.report.steps import (
 )
 
 
-class Reparent(NamedTuple):
+class Reparent(Struct, frozen=True):
     uuid: str
     before: str | None
     after: str | None
 
 
-class Rename(NamedTuple):
+class Rename(Struct, frozen=True):
     uuid: str
     before: str
     after: str

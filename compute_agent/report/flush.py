@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -61,7 +61,7 @@ ASPECT_OF: Final[Mapping[type, str]] = {
 }
 
 
-class KeptProvider(NamedTuple):
+class KeptProvider(Struct, frozen=True):
     """A provider that is no longer wanted but stays, with the reason."""
 
     uuid: str

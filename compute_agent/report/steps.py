@@ -7,25 +7,27 @@ carried out against placement, or applied to a tree in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory, equal_records
 
 
-class EnsureTraits(NamedTuple):
+class EnsureTraits(Struct, frozen=True):
     """Make sure placement knows these traits; custom ones it lacks are created."""
 
     traits: tuple[str, ...]
 
 
-class EnsureResourceClass(NamedTuple):
+class EnsureResourceClass(Struct, frozen=True):
     """Make sure placement knows this custom resource class."""
 
     resource_class: str
 
 
-class CreateProvider(NamedTuple):
+class CreateProvider(Struct, frozen=True):
     """Create an empty provider."""
 
     uuid: str
@@ -33,7 +35,7 @@ class CreateProvider(NamedTuple):
     parent_uuid: str | None
 
 
-class PutProvider(NamedTuple):
+class PutProvider(Struct, frozen=True):
     """Give a provider another name, another parent or both."""
 
     uuid: str
@@ -47,7 +49,7 @@ class PutProvider(NamedTuple):
         return self.old_parent_uuid != self.parent_uuid
 
 
-class SetInventory(NamedTuple):
+class SetInventory(Struct, frozen=True):
     """Replace a provider's whole inventory."""
 
     uuid: str
@@ -56,20 +58,20 @@ class SetInventory(NamedTuple):
     after: Inventory
 
 
-class SetInventories(NamedTuple):
+class SetInventories(Struct, frozen=True):
     """Replace the inventories of many providers in one atomic request."""
 
     changes: tuple[SetInventory, ...]
 
 
-class Reshape(NamedTuple):
+class Reshape(Struct, frozen=True):
     """Replace inventories and the allocations against them in one atomic request."""
 
     changes: tuple[SetInventory, ...]
     allocations: Mapping[str, Mapping[str, Any]]
 
 
-class SetAggregates(NamedTuple):
+class SetAggregates(Struct, frozen=True):
     """Add and remove a provider's aggregates; those of others stay."""
 
     uuid: str
@@ -78,7 +80,7 @@ class SetAggregates(NamedTuple):
     after: frozenset[str]
 
 
-class SetTraits(NamedTuple):
+class SetTraits(Struct, frozen=True):
     """Add and remove a provider's traits; those of others stay."""
 
     uuid: str
@@ -87,7 +89,7 @@ class SetTraits(NamedTuple):
     after: frozenset[str]
 
 
-class DeleteProvider(NamedTuple):
+class DeleteProvider(Struct, frozen=True):
     """Delete a provider without children."""
 
     uuid: str
@@ -95,7 +97,7 @@ class DeleteProvider(NamedTuple):
     parent_uuid: str | None
 
 
-class KeepProvider(NamedTuple):
+class KeepProvider(Struct, frozen=True):
     """Leave a provider that is not in the wanted tree but has another owner.  No request."""
 
     uuid: str

@@ -17,7 +17,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement.connection import Retries
@@ -34,7 +36,7 @@ ALL_AGGREGATES_EVERY: Final = 12
 REFRESH_JITTER: Final = 0.2
 
 
-class TreeReader(NamedTuple):
+class TreeReader(Struct, frozen=True):
     """A reader that updates a `TreeCache` from placement.
 
     :ivar interval: returns the seconds between association refreshes; 0 for never.

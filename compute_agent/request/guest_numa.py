@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from oslo_utils import strutils
 
 from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node
@@ -223,7 +224,7 @@ def planned_guest(
     ]
     first = nodes[0]
     if first.pinned and spec.flavor_setting("hw:emulator_threads_policy") == "isolate":
-        nodes[0] = first._replace(pinned=first.pinned - 1, emulator_cpus=1)
+        nodes[0] = replace(first, pinned=first.pinned - 1, emulator_cpus=1)
     networks = spec.requested_networks
     return Guest(
         tuple(nodes),

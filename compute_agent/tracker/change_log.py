@@ -8,7 +8,10 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, convert
+from msgspec.structs import asdict
 
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, equal_records
 from compute_agent.report.steps import SetInventories, SetInventory
@@ -40,7 +43,7 @@ LINES_OF_A_PASS: Final = 20
 """A larger plan, such as that of a new host, is not logged line by line."""
 
 
-class PastChange(NamedTuple):
+class PastChange(Struct, frozen=True):
     """One change. `at` in seconds since the epoch."""
 
     at: float
@@ -76,7 +79,7 @@ class ChangeHistory:
             if self.file is None:
                 return
             try:
-                self.file.save({"changes": [past._asdict() for past in self._changes]})
+                self.file.save({"changes": [asdict(past) for past in self._changes]})
             except StateUnusable as error:
                 LOG.warning("The last changes will not survive a restart: %s", error)
 
@@ -86,10 +89,7 @@ class ChangeHistory:
         except StateUnusable as error:
             LOG.warning("The last changes before this start are not known: %s", error)
             return []
-        return [
-            PastChange(*(change[name] for name in PastChange._fields))
-            for change in document.get("changes", ())
-        ]
+        return [convert(change, PastChange) for change in document.get("changes", ())]
 
     def changes(self) -> list[PastChange]:
         """Return the last changes, the oldest first."""

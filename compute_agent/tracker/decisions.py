@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import logging
 from enum import Enum, IntEnum
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.state.files import NoSpace
@@ -88,7 +90,7 @@ class Action(Enum):
     DONE = "nothing is left to do"
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True):
     """Something that happened at `at` (seconds of a monotonic clock).
 
     `subject` distinguishes two faults of the same kind, so that a new one is logged while an old
@@ -101,7 +103,7 @@ class Event(NamedTuple):
     retry_after: float | None = None
 
 
-class WaitLimits(NamedTuple):
+class WaitLimits(Struct, frozen=True):
     """Configured bounds, in seconds. `startup_placement_timeout` 0 means none.
 
     `spread`: over how long the first passes of a fleet are spread.
@@ -112,7 +114,7 @@ class WaitLimits(NamedTuple):
     spread: float = 0.0
 
 
-class Fault(NamedTuple):
+class Fault(Struct, frozen=True):
     """A condition that lasts: since when, when it was last logged, how often it was seen."""
 
     kind: EventKind
@@ -122,7 +124,7 @@ class Fault(NamedTuple):
     seen_count: int = 1
 
 
-class NodeState(NamedTuple):
+class NodeState(Struct, frozen=True):
     """What the decisions about one node depend on.
 
     `startup` stays True until a pass of the node has completed. `tries` counts the tries of the
@@ -139,7 +141,7 @@ class NodeState(NamedTuple):
     fault: Fault | None = None
 
 
-class Decision(NamedTuple):
+class Decision(Struct, frozen=True):
     """What to do, and the state afterwards.
 
     :param wait: upper bound in seconds of the wait before RETRY and BACK_OFF: wait a time drawn
@@ -252,7 +254,7 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     """Return what to do after `event`, for a node in `state`."""
     kind = event.kind
     if kind is EventKind.COMPLETED:
-        after = _settle(state)._replace(fault=None)
+        after = replace(_settle(state), fault=None)
         return Decision(Action.DONE, after, ended_fault=state.fault)
     if kind is EventKind.RESHAPE_NEEDED and state.startup:
         return Decision(Action.RESHAPE, state, log=logging.INFO)
@@ -262,12 +264,12 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
         return _after_outage(state, event, limits)
     if state.startup and kind in _FATAL_AT_START:
         is_traced = kind is EventKind.DRIVER_FAILED
-        return _exit(state, _FATAL_AT_START[kind])._replace(with_traceback=is_traced)
+        return replace(_exit(state, _FATAL_AT_START[kind]), with_traceback=is_traced)
     if kind is EventKind.PLACEMENT_UNAUTHORIZED:
         return _after_refusal(state, event, limits)
     if kind is EventKind.COMPLETED_IN_PART:
         return _lasting(Action.DONE, _settle(state), event)
-    return _lasting(Action.NEXT_PERIOD, state._replace(tries=0), event)
+    return _lasting(Action.NEXT_PERIOD, replace(state, tries=0), event)
 
 
 def _exit(state: NodeState, code: ExitCode) -> Decision:
@@ -275,7 +277,7 @@ def _exit(state: NodeState, code: ExitCode) -> Decision:
 
 
 def _settle(state: NodeState) -> NodeState:
-    return state._replace(startup=False, reshape_pending=False, tries=0, attempts=0, rejoins=False)
+    return replace(state, startup=False, reshape_pending=False, tries=0, attempts=0, rejoins=False)
 
 
 def _after_conflict(state: NodeState, event: Event) -> Decision:
@@ -284,13 +286,13 @@ def _after_conflict(state: NodeState, event: Event) -> Decision:
         # the first repetition is at once: the other writer is most likely done
         return Decision(
             Action.RETRY,
-            state._replace(tries=tries),
+            replace(state, tries=tries),
             wait=min(2.0 * (tries - 1), LONGEST_WAIT_AFTER_CONFLICT),
             log=logging.DEBUG,
         )
     if state.startup:
         return _exit(state, ExitCode.PLACEMENT_REJECTED)
-    return _lasting(Action.NEXT_PERIOD, state._replace(tries=0), event)
+    return _lasting(Action.NEXT_PERIOD, replace(state, tries=0), event)
 
 
 def _after_outage(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
@@ -306,13 +308,14 @@ def _after_refusal(state: NodeState, event: Event, limits: WaitLimits) -> Decisi
     if fault is None or fault.seen_count == 1:
         return decision
     is_due = fault.seen_count % REFUSALS_PER_LOG == 0
-    return decision._replace(log=logging.ERROR if is_due else None)
+    return replace(decision, log=logging.ERROR if is_due else None)
 
 
 def _backing_off(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     bound = min(limits.period, BACK_OFF_START * 2.0 ** min(state.attempts, 32))
-    after = state._replace(tries=0, attempts=state.attempts + 1, rejoins=False)
-    return _lasting(Action.BACK_OFF, after, event)._replace(
+    after = replace(state, tries=0, attempts=state.attempts + 1, rejoins=False)
+    return replace(
+        _lasting(Action.BACK_OFF, after, event),
         wait=max(bound, event.retry_after or 0.0),
         wait_at_least=event.retry_after or 0.0,
     )
@@ -329,10 +332,10 @@ def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
     else:
         is_due = event.at - fault.logged_at >= REMINDER_AFTER
         logged_at = event.at if is_due else fault.logged_at
-        fault = fault._replace(seen_count=fault.seen_count + 1, logged_at=logged_at)
+        fault = replace(fault, seen_count=fault.seen_count + 1, logged_at=logged_at)
     return Decision(
         action,
-        state._replace(fault=fault, reshape_pending=is_pending),
+        replace(state, fault=fault, reshape_pending=is_pending),
         log=level if is_due else None,
         with_traceback=is_due and event.kind is EventKind.DRIVER_FAILED,
     )

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
@@ -128,7 +128,7 @@ class LentLock:
                     self._lock.acquire()
 
 
-class PassTarget(NamedTuple):
+class PassTarget(Struct, frozen=True):
     """The node a pass is about, and what the pass may do."""
 
     name: str
@@ -136,7 +136,7 @@ class PassTarget(NamedTuple):
     rename_allowed: bool = True
 
 
-class Grounds(NamedTuple):
+class Grounds(Struct, frozen=True):
     """All that a proposal follows from: while they are equal, nothing has changed.
 
     `reading`: what the driver read of the node or, where it does not say, its tree. `ledger`,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -25,7 +24,7 @@ class _Turn(Struct):
     ended_count: int = 0
 
 
-class PassRequest(NamedTuple):
+class PassRequest(Struct, frozen=True):
     """A pass that was asked for: one that begins after the request."""
 
     node: str

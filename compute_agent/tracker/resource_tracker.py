@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
@@ -52,7 +55,7 @@ PATIENCE: Final = 30.0
 """Seconds that an order waits for a node: callers on the bus give up after 60 by default."""
 
 
-class TrackerOptions(NamedTuple):
+class TrackerOptions(Struct, frozen=True):
     """What the operator configured for passes, in seconds.
 
     `period` is `NEVER` where no periodic passes are wanted.
@@ -69,7 +72,7 @@ class TrackerOptions(NamedTuple):
         return decisions.WaitLimits(period, self.startup_placement_timeout, self.fuzzy_delay)
 
 
-class PassResult(NamedTuple):
+class PassResult(Struct, frozen=True):
     """All that a pass, or a search for nodes, tells others.
 
     :ivar next_in: seconds after which the next is due.
@@ -316,7 +319,7 @@ class ResourceTracker:
             return None
         self.report.reconnect()
         self.board.placement_is(up=True)
-        node.state = node.state._replace(rejoins=True)
+        node.state = replace(node.state, rejoins=True)
         turn = self.rng.uniform(0.0, bound)
         LOG.debug(
             "Node %s: placement can be reached again; the next pass begins in %.1f s.",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from compute_agent import __version__
 from compute_agent.daemon import tracing
@@ -33,7 +34,7 @@ NODES_NAMED = 5
 """A line of the log has no more nodes than these."""
 
 
-class PassOutcome(NamedTuple):
+class PassOutcome(Struct, frozen=True):
     """How the last pass of a node went. `at` in seconds since the epoch, `seconds` its duration."""
 
     at: float
@@ -46,7 +47,7 @@ class PassOutcome(NamedTuple):
     global_request_id: str = ""
 
 
-class Trouble(NamedTuple):
+class Trouble(Struct, frozen=True):
     """What is wrong with a node now, since when, and how often it was seen."""
 
     what: str
@@ -55,14 +56,14 @@ class Trouble(NamedTuple):
     seen: int
 
 
-class InventoryStatus(NamedTuple):
+class InventoryStatus(Struct, frozen=True):
     """The inventories of one resource class: what they give out, and what is kept back."""
 
     capacity: int = 0
     reserved: int = 0
 
 
-class NodeStatus(NamedTuple):
+class NodeStatus(Struct, frozen=True):
     """One node as the status document shows it."""
 
     name: str
@@ -89,7 +90,7 @@ class NodeStatus(NamedTuple):
     """The names of providers of devices that are marked as broken."""
 
 
-class PlacementStatus(NamedTuple):
+class PlacementStatus(Struct, frozen=True):
     """Whether placement answers, and since when that is so.
 
     :ivar clock_offset: seconds by which this machine's clock is ahead of placement's.
@@ -111,7 +112,7 @@ class FeedState(StrEnum):
     NOT_OFFERED = "not offered"
 
 
-class FeedStatus(NamedTuple):
+class FeedStatus(Struct, frozen=True):
     """How following changes goes, and since when it does.
 
     :ivar last: the id up to which changes are known.
@@ -176,14 +177,14 @@ class StatusBoard:
             known_status = self._nodes.get(name)
             if known_status is None:
                 known_status = NodeStatus(name=name, uuid=uuid, **self._availability)
-            self._nodes[name] = known_status._replace(uuid=uuid, **changes)
+            self._nodes[name] = replace(known_status, uuid=uuid, **changes)
 
     def set_availability(self, *, is_enabled: bool, reason: str) -> None:
         """Record whether new instances are allowed on the host, for present and later nodes."""
         with self._mutex:
             self._availability = {"enabled": is_enabled, "disabled_reason": reason}
             self._nodes = {
-                name: node._replace(**self._availability) for name, node in self._nodes.items()
+                name: replace(node, **self._availability) for name, node in self._nodes.items()
             }
 
     def forget_node(self, name: str) -> None:
@@ -201,9 +202,9 @@ class StatusBoard:
         with self._mutex:
             placement = self.placement
             if placement.up is not up:
-                placement = placement._replace(up=up, since=time.time())
+                placement = replace(placement, up=up, since=time.time())
             max_version = max_version or placement.max_version
-            self.placement = placement._replace(max_version=max_version)
+            self.placement = replace(placement, max_version=max_version)
 
     def feed_is(self, state: FeedState, *, last: int | None = None, changes: int = 0) -> None:
         """Note how following changes goes.
@@ -213,23 +214,23 @@ class StatusBoard:
         with self._mutex:
             feed = self.feed
             if feed.state is not state:
-                feed = feed._replace(state=state, since=time.time())
-            self.feed = feed._replace(
-                last=feed.last if last is None else last, changes=feed.changes + changes
+                feed = replace(feed, state=state, since=time.time())
+            self.feed = replace(
+                feed, last=feed.last if last is None else last, changes=feed.changes + changes
             )
 
     def bus_is(self, state: BusState, why: str = "") -> None:
         """Record whether messages go through, and why not."""
         with self._mutex:
             bus = self.bus if self.bus.state is state else BusStatus(state, time.time())
-            self.bus = bus._replace(why=why)
+            self.bus = replace(bus, why=why)
 
     @property
     def state_trouble(self) -> Trouble | None:
         """What the first state file that cannot be written failed with; None: all are written."""
         failures = [failure for file in self.state_files if (failure := file.failure)]
         first = min(failures, key=lambda failure: failure.since, default=None)
-        return first and Trouble("not written", first.why, first.since, first.tries)
+        return Trouble("not written", first.why, first.since, first.tries) if first else None
 
     def count_pass(self, outcome: str, seconds: float) -> None:
         """Count a pass that ended, however."""
@@ -260,7 +261,7 @@ class StatusBoard:
         :param clock_offset: seconds by which the clock is ahead of placement's, where it is known.
         """
         with self._mutex:
-            self.placement = self.placement._replace(clock_offset=clock_offset)
+            self.placement = replace(self.placement, clock_offset=clock_offset)
             self._counters.requests[method, "none" if status is None else str(status)] += 1
         self.on_answer()
 
@@ -377,17 +378,17 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:
     return {
-        **node._asdict(),
+        **asdict(node),
         "last_success": _text(node.last_success),
         "last_pass": node.last_pass and _dated(node.last_pass),
         "trouble": node.trouble and _dated(node.trouble),
-        "inventories": {name: sums._asdict() for name, sums in node.inventories.items()},
+        "inventories": {name: asdict(sums) for name, sums in node.inventories.items()},
     }
 
 
 def _dated(value: Any) -> dict[str, Any]:
-    """Return the fields of a named tuple, its moment as text."""
-    fields: dict[str, Any] = value._asdict()
+    """Return the fields of a value, its moment as text."""
+    fields: dict[str, Any] = asdict(value)
     return fields | {name: _text(fields[name]) for name in ("at", "since") if name in fields}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -31,7 +30,7 @@ class CpuSets(Struct, frozen=True):
             )
 
 
-class GuestCpus(NamedTuple):
+class GuestCpus(Struct, frozen=True):
     """CPUs of this machine that guests get."""
 
     shared_cpus: frozenset[int]

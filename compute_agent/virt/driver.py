@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 from oslo_config import cfg
@@ -38,7 +38,7 @@ UnitSource: TypeAlias = Callable[[str], Collection[str]]
 """Instance -> names of the units that it was claimed on this host."""
 
 
-class ClassChange(NamedTuple):
+class ClassChange(Struct, frozen=True):
     """A class whose units a reshape gives another name, another size or another provider.
 
     :ivar factor: units of `new` for each of `old`; a part of a unit is rounded up to a whole one.

@@ -244,7 +244,7 @@ def test_of_one_type_alone_as_many_are_counted_as_fit(data: st.DataObject) -> No
 @given(st.data())
 def test_functions_counted_together_or_one_by_one_are_as_many(data: st.DataObject) -> None:
     gpu = data.draw(gpus())
-    chosen = tuple(kind._replace(max_instances=None) for kind in data.draw(types(gpu)))
+    chosen = tuple(replace(kind, max_instances=None) for kind in data.draw(types(gpu)))
     together = laid_out(gpu, chosen, vf_providers="per_pf")
     apart = laid_out(gpu, chosen, vf_providers="per_vf")
     assert +totals(together) == +totals(apart)

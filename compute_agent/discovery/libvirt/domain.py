@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Final
 from xml.etree.ElementTree import Element
+
+from msgspec import Struct
 
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, PciAddress
@@ -123,7 +125,7 @@ def _pci_addresses(domain: Element) -> Iterator[PciAddress]:
         yield from map(address, domain.iterfind(pattern))
 
 
-class _GuestCell(NamedTuple):
+class _GuestCell(Struct, frozen=True):
     """A NUMA cell of a guest, or the whole of one without; modules of memory are without CPUs."""
 
     vcpus: int

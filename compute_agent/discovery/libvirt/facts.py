@@ -11,8 +11,6 @@ Guest ── a domain, running or not, with all of the host that it holds
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct, field
 
 from compute_agent.discovery.facts import (
@@ -172,7 +170,7 @@ class GuestMdev(Struct, frozen=True):
     parent: PciAddress | None = None
 
 
-class GuestMemory(NamedTuple):
+class GuestMemory(Struct, frozen=True):
     """Memory of a guest that is in pages of one size.
 
     :param cell: the host cell that it cannot leave; None = it may be on any.

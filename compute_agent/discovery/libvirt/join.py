@@ -72,7 +72,7 @@ def _cpus(libvirt: tuple[Cpu, ...], sysfs: tuple[Cpu, ...]) -> tuple[Cpu, ...]:
     places = {cpu.id: (cpu.package, cpu.l3) for cpu in sysfs}
     return (
         tuple(
-            cpu._replace(package=package, l3=l3)
+            replace(cpu, package=package, l3=l3)
             for cpu in libvirt
             for package, l3 in [places.get(cpu.id, (None, None))]
         )
@@ -123,7 +123,8 @@ def join_encryption(libvirt: MemoryEncryption, kernel: MemoryEncryption) -> Memo
 def _cpu_model(libvirt: CpuModel, sysfs: CpuModel) -> CpuModel:
     """Return the host's CPU with the features that guests get of it; unknown where they are."""
     has_features = libvirt.guest_features is not None
-    return sysfs._replace(
+    return replace(
+        sysfs,
         flags=sysfs.flags if has_features else (),
         guest_features=libvirt.guest_features,
         libvirt_model=libvirt.libvirt_model,

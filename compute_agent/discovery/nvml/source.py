@@ -15,8 +15,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import CellId, NvLink, PciAddress
@@ -57,7 +58,7 @@ _Modes = tuple[bool | None, bool | None, tuple[bool, ...]]
 """MIG, mixed sizes of vGPUs, which NVLinks are active."""
 
 
-class _LastingFacts(NamedTuple):
+class _LastingFacts(Struct, frozen=True):
     """What does not change about a GPU while NVML runs and the GPU stays in these modes.
 
     :ivar warnings: what could not be read of it, which every reading names.

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
@@ -32,7 +34,7 @@ _ADDRESS_BITS = re.compile(r"([0-9]+) bits physical")
 _CPU_DIRECTORY = re.compile(r"cpu(\d+)")
 
 
-class Cpus(NamedTuple):
+class Cpus(Struct, frozen=True):
     """Everything about CPUs that needs no NUMA cell."""
 
     cpus: tuple[Cpu, ...]
@@ -89,7 +91,7 @@ def _with_places(machine: Machine, cpus: Sequence[Cpu]) -> tuple[Cpu, ...]:
             for other in {cpu.id, *cpu.siblings, *sharing_cpus}
             if other not in places
         }
-    return tuple(cpu._replace(package=places[cpu.id][0], l3=places[cpu.id][1]) for cpu in cpus)
+    return tuple(replace(cpu, package=places[cpu.id][0], l3=places[cpu.id][1]) for cpu in cpus)
 
 
 def _l3_cache(machine: Machine, cpu: CpuId) -> str | None:
@@ -132,7 +134,7 @@ def _model(machine: Machine) -> tuple[CpuModel, int]:
     except DiscoveryError as error:
         machine.warn(f"{error}; CPU model and flags are unknown")
         model, cpu_count = CpuModel(os.uname().machine, None, None, ()), 0
-    return model._replace(arch=kernel_arch(machine) or model.arch), cpu_count
+    return replace(model, arch=kernel_arch(machine) or model.arch), cpu_count
 
 
 def kernel_arch(machine: Machine) -> str | None:

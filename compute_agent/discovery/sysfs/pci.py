@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.discovery.errors import DiscoveryError
@@ -47,7 +47,7 @@ INFINIBAND = "0207"
 """First digits of the class code: network controller, and kinds of them."""
 
 
-class PciFunction(NamedTuple):
+class PciFunction(Struct, frozen=True):
     """A function and the names in its directory, by which other finders know where to look."""
 
     device: PciDevice
@@ -221,7 +221,7 @@ def _with_vfs(
                 " be read; VF left out"
             )
     device = replace(function.device, vfs=tuple(vfs.values()))
-    return function._replace(device=device, vf_numbers=tuple(vfs))
+    return replace(function, device=device, vf_numbers=tuple(vfs))
 
 
 def network_kind(class_code: str) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from compute_agent.fitting.guest import LEGACY, PREFERRED, SOCKET, Guest, Wish
 from compute_agent.fitting.host import Cell, Device, Host
 from compute_agent.fitting.search.coverage import EVERY, Demand, Supply
@@ -12,7 +15,7 @@ from compute_agent.fitting.search.matching import bits
 from compute_agent.fitting.search.packing import Packing, StepLimit, WishKind, largest_sum
 
 
-class GuestCells(NamedTuple):
+class GuestCells(Struct, frozen=True):
     """The cells of a guest, as bits.
 
     :param nodes: of each node; empty where nodes have none of their own.
@@ -36,7 +39,7 @@ class Choice(NamedTuple):
     served: int
 
 
-class Prices(NamedTuple):
+class Prices(Struct, frozen=True):
     """What devices cost on certain cells.
 
     :param kinds: of each kind of wish the devices, the best first: whether it is far where it
@@ -270,7 +273,7 @@ def _kinds(wishes: Sequence[Wish], candidates: Sequence[tuple[int, ...]]) -> lis
     """Return the numbers of equal wishes together; those with the fewest devices first."""
     kinds: dict[Wish, list[int]] = {}
     for number, wish in enumerate(wishes):
-        kinds.setdefault(wish._replace(name=""), []).append(number)
+        kinds.setdefault(replace(wish, name=""), []).append(number)
     return sorted(kinds.values(), key=lambda members: (len(candidates[members[0]]), members))
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 _SUMMED: Final = 64
 """Units up to which it is looked at how many of them whole wishes can be."""
@@ -48,7 +50,7 @@ def largest_sum(units: int, amounts: frozenset[int]) -> int:
     return max((a + largest_sum(units - a, amounts) for a in amounts if a <= units), default=0)
 
 
-class WishKind(NamedTuple):
+class WishKind(Struct, frozen=True):
     """Equal wishes.
 
     :param amount: units of each, which one device must give.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from compute_agent.fitting.guest import REQUIRE, Guest, Node
 from compute_agent.fitting.host import Host
@@ -24,7 +26,7 @@ _STEPS_OF_A_WAY: Final = 40
 """A set of cells costs as much time as so many steps of the budget."""
 
 
-class Spread(NamedTuple):
+class Spread(Struct, frozen=True):
     """A guest laid over several cells.
 
     :param is_best: no other way is better; else the budget of steps ended.
@@ -36,7 +38,7 @@ class Spread(NamedTuple):
     steps: int
 
 
-class _Way(NamedTuple):
+class _Way(Struct, frozen=True):
     cost: Cost
     positions: tuple[int, ...]
     nodes: tuple[Node, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -56,7 +58,7 @@ def repeating_races(connection: Connection, request: Request) -> Response:
         return exc.response
 
 
-class ConsumerNature(NamedTuple):
+class ConsumerNature(Struct, frozen=True):
     """What a consumer is.
 
     :ivar type: None where it has none, or placement knows no types.

@@ -11,7 +11,9 @@ import json as jsonlib
 from collections.abc import Collection, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.state.shapes import Shape
@@ -43,7 +45,7 @@ def version_text(version: Microversion) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """One request to placement, and what an answer to it means.
 
     :ivar path: path and query string, quoted, starting with `/`.
@@ -105,7 +107,7 @@ class Request(NamedTuple):
         return {**headers, **self.own_headers, **self.trace}
 
 
-class Response(NamedTuple):
+class Response(Struct, frozen=True):
     """One answer.  Header names are lower case; `json` is None when the body is not JSON."""
 
     status: int
@@ -171,7 +173,7 @@ def make_response(status: int, headers: Iterable[tuple[str, str]], text: str) ->
     return Response(status, lowered_headers, body, text)
 
 
-class ReadOnlyTransport(NamedTuple):
+class ReadOnlyTransport(Struct, frozen=True):
     """Lets reads through and refuses writes: what shows a plan cannot carry it out by accident."""
 
     inner: Transport

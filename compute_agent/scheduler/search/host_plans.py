@@ -136,7 +136,7 @@ class HostPlans(Struct, frozen=True):
             return None
         guest = replace(self.guest, wishes=tuple(tree.wishes))
         if is_nested:
-            nodes = [n._replace(cell=tree.fixed_cell(i)) for i, n in enumerate(guest.nodes)]
+            nodes = [replace(n, cell=tree.fixed_cell(i)) for i, n in enumerate(guest.nodes)]
             is_one = guest.names_nodes or TRAIT_GROUP in base.mappings
             is_one = is_one or nodes[0].cell is not None
             guest = replace(guest, nodes=tuple(nodes), names_nodes=is_one, floats=False)

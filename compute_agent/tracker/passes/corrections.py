@@ -6,7 +6,8 @@ Everything else on a provider belongs to drivers, operators or other services an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import MAX_INT
@@ -18,7 +19,7 @@ from compute_agent.provider_tree.trait_names import (
 )
 
 
-class Corrections(NamedTuple):
+class Corrections(Struct, frozen=True):
     """What was not expressible and what became of it, as sentences.
 
     :ivar capped: totals above the largest number.

@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
@@ -39,7 +41,7 @@ _CONVERTED = "converted"
 _OF_THE_HOST = CPUS | {"MEMORY_MB", "DISK_GB"}
 
 
-class Holding(NamedTuple):
+class Holding(Struct, frozen=True):
     """What one consumer holds on a tree before and after."""
 
     was: Amounts
@@ -78,7 +80,7 @@ class Holding(NamedTuple):
         return Holding(was, self.now)
 
 
-class Exchanges(NamedTuple):
+class Exchanges(Struct, frozen=True):
     """Which classes of a tree count as one in this reshape.
 
     `going`, `coming`: units that a provider has only before, or only after.

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
@@ -65,7 +66,7 @@ held is not the driver's to ask.
 HeldUnits = Callable[[str], Mapping[str, int]]
 
 
-class Identities(NamedTuple):
+class Identities(Struct, frozen=True):
     """The uuid of every provider of a layout, by key, and which of them placement has."""
 
     uuids: Mapping[str, str]
@@ -123,7 +124,7 @@ def is_cell(provider: ProviderData, root_name: str) -> bool:
     )
 
 
-class Ratios(NamedTuple):
+class Ratios(Struct, frozen=True):
     """Overcommit by options, and what a class moves along with when its provider changes."""
 
     options: Mapping[str, Ratio]

@@ -7,7 +7,9 @@ NumaCell (facts)  --merge, leave out-->  GuestCell  --records-->  <root>_NUMA<id
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent.discovery.facts import CellId, Cpu, HostTopology, NumaCell
 from compute_agent.discovery.sysfs import cpu_list
@@ -16,7 +18,7 @@ from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout.options import LayoutOptions
 
 
-class PagePool(NamedTuple):
+class PagePool(Struct, frozen=True):
     """Huge pages of one size on one cell, in MiB."""
 
     size_kib: int
@@ -24,7 +26,7 @@ class PagePool(NamedTuple):
     reserved_mib: int
 
 
-class CellProvider(NamedTuple):
+class CellProvider(Struct, frozen=True):
     """A cell that gets a provider."""
 
     id: int
@@ -39,7 +41,7 @@ class CellProvider(NamedTuple):
         return self.shared_cpus | self.dedicated_cpus
 
 
-class GuestCells(NamedTuple):
+class GuestCells(Struct, frozen=True):
     cells: tuple[CellProvider, ...]
     """By id; never empty."""
     provider_of: Mapping[int, int]
@@ -255,7 +257,7 @@ def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
             excess -= cuts[cell.id]
     else:
         cuts = _in_proportion(min(excess, sum(cell.memory_mib for cell in cells)), cells)
-    return [cell._replace(memory_mib=cell.memory_mib - cuts[cell.id]) for cell in cells]
+    return [replace(cell, memory_mib=cell.memory_mib - cuts[cell.id]) for cell in cells]
 
 
 def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvider]:
@@ -266,5 +268,5 @@ def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvi
     ]
     shares[0] += total - sum(shares)
     return [
-        cell._replace(memory_mib=share, pools=()) for cell, share in zip(cells, shares, strict=True)
+        replace(cell, memory_mib=share, pools=()) for cell, share in zip(cells, shares, strict=True)
     ]

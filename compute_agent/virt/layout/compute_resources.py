@@ -167,14 +167,14 @@ def clamp(provider: WantedProvider) -> tuple[WantedProvider, list[str], list[str
                 f"{provider.name} has {record.total} {resource_class}, more than placement can "
                 f"store: {MAX_TOTAL} are reported"
             )
-            record = record._replace(total=MAX_TOTAL)
+            record = replace(record, total=MAX_TOTAL)
         if record.reserved > record.total:
             errors.append(
                 f"{provider.name} would reserve {record.reserved} of {record.total} "
                 f"{resource_class}; lower the reserve (reserved_host_memory_mb, "
                 "reserved_host_disk_mb, reserved_host_cpus, reserved_huge_pages) to what is there"
             )
-            record = record._replace(reserved=record.total)
+            record = replace(record, reserved=record.total)
         inventory[resource_class] = record
     return replace(provider, inventory=inventory), errors, warnings
 

@@ -12,10 +12,11 @@ import fnmatch
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import os_resource_classes
 import os_traits
+from msgspec import Struct
 from oslo_log import log
 
 from compute_agent import errors
@@ -161,7 +162,7 @@ def _normalise(name: str, standards: Iterable[str]) -> str:
     return f"CUSTOM_{text}"
 
 
-class AddressPattern(NamedTuple):
+class AddressPattern(Struct, frozen=True):
     """Four regular expressions, each for the beginning of one part of an address."""
 
     domain: str = ".*"
@@ -178,7 +179,7 @@ class AddressPattern(NamedTuple):
         )
 
 
-class DeviceSpec(NamedTuple):
+class DeviceSpec(Struct, frozen=True):
     """One entry of [pci]device_spec; None = the entry does not say."""
 
     entry: str = ""

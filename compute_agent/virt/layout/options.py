@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -13,7 +12,7 @@ from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.pmem import PmemLabel
 
 
-class Ratio(NamedTuple):
+class Ratio(Struct, frozen=True):
     """Overcommit of one class.
 
     `fixed_ratio` (None = unset) wins over all, `initial` is for a new record; otherwise what
@@ -38,7 +37,7 @@ class ReservedPages(Struct, frozen=True):
     count: int
 
 
-class MdevTypeOptions(NamedTuple):
+class MdevTypeOptions(Struct, frozen=True):
     """One type of mediated device that is enabled."""
 
     type_id: str
@@ -71,7 +70,7 @@ class NicOptions(Struct, frozen=True):
     numa_node_override: Mapping[PciAddress, int] = {}
 
 
-class PciOptions(NamedTuple):
+class PciOptions(Struct, frozen=True):
     report: bool = False
     device_specs: tuple[DeviceSpec, ...] = ()
     report_root_ports: bool = False

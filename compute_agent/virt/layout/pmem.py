@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent import errors
@@ -19,7 +20,7 @@ _OPTION: Final = "[libvirt]pmem_namespaces"
 _NOT_IN_CLASSES = re.compile(r"[^A-Z0-9_]")
 
 
-class PmemLabel(NamedTuple):
+class PmemLabel(Struct, frozen=True):
     """Namespaces of which any serves a flavor that asks for the label."""
 
     label: str
@@ -30,7 +31,7 @@ class PmemLabel(NamedTuple):
         return f"{CLASS_PREFIX}{_NOT_IN_CLASSES.sub('_', self.label.upper())}"
 
 
-class PmemLayout(NamedTuple):
+class PmemLayout(Struct, frozen=True):
     """What the root has of persistent memory, and which options do not fit the machine."""
 
     inventory: Mapping[str, WantedRecord]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ def slots(address: PciAddress, count: int) -> tuple[str, ...]:
     return tuple(f"{address}/{number}" for number in range(count))
 
 
-class WantedRecord(NamedTuple):
+class WantedRecord(Struct, frozen=True):
     """One inventory record, except for what only placement knows.
 
     `ratio` None: by the precedence of the options (VCPU, MEMORY_MB, DISK_GB). `keep_reserved`:
@@ -69,7 +69,7 @@ class WantedProvider(Struct, frozen=True):
         return self.key == ROOT
 
 
-class UnmetOption(NamedTuple):
+class UnmetOption(Struct, frozen=True):
     """An entry without its effect; `value` is what the option should be, where that is known."""
 
     group: str
@@ -81,7 +81,7 @@ class UnmetOption(NamedTuple):
         return f"[{self.group}]{self.option} {self.reason}"
 
 
-class HostLayout(NamedTuple):
+class HostLayout(Struct, frozen=True):
     """The root first, then its descendants, parents before children, in a fixed order."""
 
     providers: tuple[WantedProvider, ...]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
@@ -79,7 +80,7 @@ class RolledBackPlacement:
     def send(self, request: Request) -> Response:
         if not self.back:
             return self._transport.send(request)
-        response = self._transport.send(request._replace(extensions=None))
+        response = self._transport.send(replace(request, extensions=None))
         if isinstance(response.json, dict):
             response.json.pop("extensions", None)
         return response

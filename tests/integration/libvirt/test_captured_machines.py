@@ -106,7 +106,7 @@ def test_cells_and_cpus_are_the_same(machine: Machine) -> None:
     )
     assert ours == theirs
     # of packages and caches only sysfs tells
-    assert libvirt.cpus == tuple(cpu._replace(package=None, l3=None) for cpu in sysfs.cpus)
+    assert libvirt.cpus == tuple(replace(cpu, package=None, l3=None) for cpu in sysfs.cpus)
 
 
 def test_pci_functions_are_the_same(machine: Machine) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 import sys
 
+from msgspec.structs import replace
+
 from compute_agent.fitting.guest import Guest
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Plan, Refusal
@@ -31,7 +33,7 @@ def compare(seed: int) -> None:
     )
     answer = plan(host, guest, options)
     assert answer == plan(host, guest, options), "the same input gives the same plan"
-    hurried = plan(host, guest, options._replace(budget=0))
+    hurried = plan(host, guest, replace(options, budget=0))
     assert isinstance(answer, Plan) == isinstance(hurried, Plan), "a budget decides nothing"
     costs = [
         oracle.cost(host, guest, cells, devices, options)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from msgspec.structs import replace
+
 from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell, Core, Device, Host
 
@@ -83,8 +85,10 @@ def a_guest(rng: random.Random, host: Host) -> Guest:
     node = a_node(rng, numbers)
     nodes = [node if rng.random() < 0.4 else a_node(rng, numbers) for _ in range(count)]
     if not names_nodes:
-        whole = nodes[0]._replace(page_sizes=frozenset((0,)), emulator_cpus=0, cell=None)
-        nodes = [whole if any(whole[:3]) else whole._replace(vcpus=1)]
+        whole = replace(nodes[0], page_sizes=frozenset((0,)), emulator_cpus=0, cell=None)
+        nodes = [
+            whole if whole.vcpus or whole.pinned or whole.memory_mib else replace(whole, vcpus=1)
+        ]
     wish = a_wish(rng, count)
     wishes = [wish if rng.random() < 0.5 else a_wish(rng, count) for _ in range(rng.randint(0, 3))]
     return Guest(
@@ -92,7 +96,7 @@ def a_guest(rng: random.Random, host: Host) -> Guest:
         names_nodes=names_nodes,
         floats=not names_nodes and rng.random() < 0.1,
         threads=rng.choice(("", "", "prefer", "require", "isolate")),
-        wishes=tuple(wish._replace(name=str(i)) for i, wish in enumerate(wishes)),
+        wishes=tuple(replace(wish, name=str(i)) for i, wish in enumerate(wishes)),
         physnets=frozenset(net for net in "ab" if rng.random() < 0.3),
         needs_tunnel=rng.random() < 0.2,
     )
@@ -156,7 +160,7 @@ def a_large_guest(rng: random.Random) -> Guest:
         for _ in range(count)
     )
     wishes = tuple(
-        a_wish(rng, count)._replace(name=str(i), devices=None) for i in range(rng.randint(16, 32))
+        replace(a_wish(rng, count), name=str(i), devices=None) for i in range(rng.randint(16, 32))
     )
     networks = frozenset(net for net in "abc" if rng.random() < 0.3)
     return Guest(nodes, wishes=wishes, physnets=networks)

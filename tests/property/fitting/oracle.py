@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations, product
 
+from msgspec.structs import replace
+
 from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell, Core, Device, Host
 from compute_agent.fitting.room import PlanOptions
@@ -152,7 +154,7 @@ def can_share(cells: Sequence[Cell], whole: Node, policy: str) -> bool:
             any(part)
             and has_room(cell, Node(*part), policy)
             # the memory of a guest with pinned CPUs is overcommitted on none of its cells
-            and (not part[2] or holds(cell, whole._replace(memory_mib=part[2]), 0))
+            and (not part[2] or holds(cell, replace(whole, memory_mib=part[2]), 0))
             for cell, part in zip(cells, zip(vcpus, pinned, memory, strict=True), strict=True)
         )
         for vcpus in compositions(whole.vcpus, len(cells))
@@ -217,7 +219,7 @@ def links(
     """Return scattered link groups, scattered roots, and whole groups that are broken."""
     kinds: dict[Wish, set[Device]] = {}
     for wish, device in zip(guest.wishes, devices, strict=True):
-        kinds.setdefault(wish._replace(name=""), set()).add(device)
+        kinds.setdefault(replace(wish, name=""), set()).add(device)
     groups = roots = broken = 0
     for own in kinds.values():
         groups += len({device.link_group or device.id for device in own}) - 1

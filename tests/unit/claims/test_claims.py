@@ -257,7 +257,12 @@ def test_a_claim_is_read_from_what_placement_gave():
         {"": [TWO]},
     )
     assert request == ClaimRequest(
-        ONE, {TWO: {"VCPU": 1}}, {"": [TWO]}, migration=MOVE, needs={"VCPU": 1}
+        ONE,
+        {TWO: {"VCPU": 1}},
+        {"": [TWO]},
+        migration=MOVE,
+        needs={"VCPU": 1},
+        spec={"instance_uuid": ONE.upper(), "migration_uuid": MOVE, "flavor": {"vcpus": 1}},
     )
 
 

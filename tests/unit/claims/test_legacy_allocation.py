@@ -1,9 +1,9 @@
 """Allocations that a host makes by itself, while schedulers do not claim yet."""
 
 import uuid
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages

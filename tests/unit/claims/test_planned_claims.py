@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.claims.host_view import CellPolicy
@@ -201,7 +202,7 @@ def test_a_claim_whose_fit_is_not_decided_is_refused_by_name_logged_and_counted(
     cells = {f"numa_cpus.{n}": n for n in range(2)} | {f"numa_mem.{n}": 512 for n in range(2)}
     wanted = {ROOT: {"VCPU": 2, "MEMORY_MB": 1024}}
     options = PlanOptions(budget=0, limit=0)
-    flat.book.policy = flat.book.policy._replace(options=options)
+    flat.book.policy = replace(flat.book.policy, options=options)
     with pytest.raises(errors.FitUndecided, match=f"Node h gives {ONE} nothing.* 0 steps"):
         claimed(flat, ONE, wanted, flavor(2, 1024, numa_nodes=2, **cells))
     assert board.counters().undecided_claims == 1

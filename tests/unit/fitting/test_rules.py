@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell
@@ -142,7 +143,7 @@ def test_devices_are_of_class_and_and_traits_and_free():
         "", "GPU", required=frozenset((frozenset(("NEW", "NEWER")),)), forbidden=frozenset(("OLD",))
     )
     assert devices_of(answer(TWO, one(pinned(1), wishes=(wish,)), *devices)) == ["right"]
-    of_other = wish._replace(devices=frozenset(("old",)))
+    of_other = replace(wish, devices=frozenset(("old",)))
     assert isinstance(answer(TWO, one(pinned(1), wishes=(of_other,)), *devices), Refusal)
 
 

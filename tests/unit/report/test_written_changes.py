@@ -6,6 +6,7 @@ from collections.abc import Collection
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.provider_tree.inventory import Inventory, complete_inventory
 from compute_agent.report.steps import (
@@ -56,7 +57,7 @@ def test_each_amount_has_a_line_and_less_than_before_is_a_loss() -> None:
 def test_what_moves_to_another_provider_is_no_loss() -> None:
     moved = SetInventory(UUID, "h_NUMA0", stock(), stock(VGPU=8))
     assert not any(loss for _, loss in lines(amounts(stock(VGPU=8), stock()), moved))
-    fewer = moved._replace(after=stock(VGPU=6))
+    fewer = replace(moved, after=stock(VGPU=6))
     found_lines = lines(Reshape((amounts(stock(VGPU=8), stock()), fewer), {}))
     assert [text for text, loss in found_lines if loss] == ["VGPU of h_GPU: total 8, removed"]
 

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.tracker.decisions import (
@@ -81,7 +82,7 @@ def test_in_a_period_a_failure_is_logged_and_the_node_left_until_the_next(kind, 
 @pytest.mark.parametrize("kind", list(EventKind))
 @pytest.mark.parametrize("startup", [True, False])
 def test_nothing_is_ever_fatal_in_a_period_and_only_a_completed_pass_ends_a_start(kind, startup):
-    decision = after(RUNNING._replace(startup=startup), kind)
+    decision = after(replace(RUNNING, startup=startup), kind)
     if not startup:
         assert decision.action is not Action.EXIT
         assert decision.action is not Action.RESHAPE
@@ -125,7 +126,7 @@ def test_an_outage_backs_off_exponentially_up_to_the_period(state):
 
 
 def test_a_very_long_outage_does_not_overflow():
-    assert after(RUNNING._replace(attempts=10**6), EventKind.PLACEMENT_UNAVAILABLE).wait == 60
+    assert after(replace(RUNNING, attempts=10**6), EventKind.PLACEMENT_UNAVAILABLE).wait == 60
 
 
 def test_an_outage_is_logged_once_when_it_begins_once_an_hour_and_when_it_ends():
@@ -163,7 +164,7 @@ def test_a_refusal_in_a_period_is_an_error_once_and_then_every_tenth_time():
 
 
 def test_a_part_that_cannot_be_applied_in_a_period_does_not_undo_the_rest_of_the_pass():
-    decisions = repeatedly(RUNNING._replace(attempts=3), EventKind.COMPLETED_IN_PART, 2)
+    decisions = repeatedly(replace(RUNNING, attempts=3), EventKind.COMPLETED_IN_PART, 2)
     assert {d.action for d in decisions} == {Action.DONE}
     assert [d.log for d in decisions] == [logging.ERROR, None]
     assert decisions[1].state.attempts == 0
@@ -197,7 +198,7 @@ def test_a_completed_pass_ends_the_start_and_forgets_what_was_wrong():
     troubled = after(STARTING, EventKind.PLACEMENT_UNAVAILABLE).state
     decision = after(troubled, EventKind.COMPLETED)
     assert decision.action is Action.DONE
-    assert decision.state == RUNNING._replace(started_at=100.0)
+    assert decision.state == replace(RUNNING, started_at=100.0)
 
 
 def failed(*causes: Exception) -> errors.ResourceProviderSyncFailed:

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent.tracker.decisions import (
     Action,
@@ -34,7 +35,7 @@ def test_the_first_pass_is_drawn_over_the_outage_but_no_longer_than_configured(
 
 def test_there_is_no_turn_to_wait_for_without_an_outage_or_when_it_has_come():
     assert turn_after_outage(NodeState(0.0), 400.0, LIMITS) == 0.0
-    other = AWAY._replace(kind=EventKind.DRIVER_NOT_READY)
+    other = replace(AWAY, kind=EventKind.DRIVER_NOT_READY)
     assert turn_after_outage(NodeState(0.0, fault=other), 400.0, LIMITS) == 0.0
     assert turn_after_outage(NodeState(0.0, fault=AWAY, rejoins=True), 400.0, LIMITS) == 0.0
 
@@ -71,7 +72,7 @@ def passes_per_second(
                 continue
             turn = turn_after_outage(state, due, LIMITS)
             if turn:
-                state = state._replace(rejoins=True)
+                state = replace(state, rejoins=True)
                 due += rng.uniform(0.0, turn)
                 continue
             passes[int(due - outage)] += 1

@@ -91,7 +91,7 @@ class TestPci:
         assert devices(lay_out("host1", nic_host(), LayoutOptions(pci=pci(**entry)))) == []
 
     def test_nothing_is_counted_unless_reporting_is_on(self) -> None:
-        options = LayoutOptions(pci=pci(product_id="1889")._replace(report=False))
+        options = LayoutOptions(pci=replace(pci(product_id="1889"), report=False))
         assert devices(lay_out("host1", nic_host(), options)) == []
 
     @pytest.mark.parametrize(("product", "kind"), [("1889", "VF"), ("1593", "PF")])

@@ -156,13 +156,13 @@ def test_without_places_what_one_type_has_is_its_share_of_the_gpu(mixed: bool | 
 
 def test_a_limit_of_one_type_leaves_the_rest_to_the_other() -> None:
     big, small = HALVES
-    layout = laid_out(sriov(), big, small._replace(max_instances=1))
+    layout = laid_out(sriov(), big, replace(small, max_instances=1))
     assert totals(layout, GPU) == {"CUSTOM_BIG": 1, "CUSTOM_SMALL": 1}
 
 
 def test_a_limit_is_of_its_own_type_where_two_have_one_class() -> None:
-    big, small = (half._replace(resource_class="VGPU") for half in HALVES)
-    layout = laid_out(sriov(), big._replace(max_instances=1), small._replace(max_instances=3))
+    big, small = (replace(half, resource_class="VGPU") for half in HALVES)
+    layout = laid_out(sriov(), replace(big, max_instances=1), replace(small, max_instances=3))
     assert totals(layout, GPU) == {"VGPU": 4}
 
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import GpuVf, HostTopology, MigDevice, PciAddress, PhysicalGpu
@@ -41,7 +42,7 @@ XGMI_PREFIX = "CUSTOM_XGMI_GROUP_"
 """GPUs of a host with the same number reach each other through NVLinks, or XGMI."""
 
 
-class GpuLayout(NamedTuple):
+class GpuLayout(Struct, frozen=True):
     providers: tuple[WantedProvider, ...]
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
@@ -122,7 +123,7 @@ def lay_out_gpus(
     return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
 
 
-class _LaidOutGpu(NamedTuple):
+class _LaidOutGpu(Struct, frozen=True):
     """A GPU on its way to providers.
 
     :ivar traits: of the silicon.

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress
@@ -28,7 +28,7 @@ CARD_KEY = "nic:"
 """Beginning of the key of a card: without a MAC it would be that of the card's first port."""
 
 
-class DeviceParents(NamedTuple):
+class DeviceParents(Struct, frozen=True):
     """The cells that have providers; without any (flat layout) everything hangs under the root.
 
     A device whose cell is unknown hangs under the root too, but on a host of one cell under that.

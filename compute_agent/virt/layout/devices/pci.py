@@ -7,8 +7,8 @@ is named after their PF.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
@@ -25,7 +25,7 @@ ONE_TIME_USE = "HW_PCI_ONE_TIME_USE"
 TRUSTED = "HW_NIC_SRIOV_TRUSTED"
 
 
-class GuestDevice(NamedTuple):
+class GuestDevice(Struct, frozen=True):
     """A device that some specification gives to guests."""
 
     device: PciDevice
@@ -51,7 +51,7 @@ class GuestDevice(NamedTuple):
         return tuple(sorted({*self.spec.traits, *flags}))
 
 
-class PciLayout(NamedTuple):
+class PciLayout(Struct, frozen=True):
     providers: tuple[WantedProvider, ...]
     errors: tuple[str, ...]
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from compute_agent.discovery.facts import Mdev, MdevType, PciAddress, PhysicalGpu, VgpuType
 from compute_agent.virt.layout.options import MdevTypeOptions
@@ -25,7 +27,7 @@ Offer: TypeAlias = Mapping[PciAddress, tuple[MdevTypeOptions, int]]
 """By function: the type that is enabled for it, and how many vGPUs it has or can make."""
 
 
-class Maker(NamedTuple):
+class Maker(Struct, frozen=True):
     """A function that makes mediated devices: a GPU without SR-IOV, or one VF of a GPU with it."""
 
     address: PciAddress

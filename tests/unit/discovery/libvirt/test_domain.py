@@ -163,7 +163,11 @@ def test_a_module_may_be_in_pages_of_its_own_and_on_a_cell_of_its_own() -> None:
         domain_xml(backing, PINNED_MEMORY, TWO_CELLS, devices=module("dimm", target, source))
     )
     assert guest.page_size_kib is None
-    assert [part[:2] for part in guest.memory] == [(0, 1048576), (0, 2048), (1, 2048)]
+    assert [(part.cell, part.page_size_kib) for part in guest.memory] == [
+        (0, 1048576),
+        (0, 2048),
+        (1, 2048),
+    ]
     assert guest.memory[0].memory_kib == 1048576
 
 
@@ -173,7 +177,7 @@ def test_pages_of_two_sizes_are_counted_apart_and_pages_of_4_kib_are_ordinary() 
         "<page size='4' unit='KiB' nodeset='1'/></hugepages></memoryBacking>"
     )
     guest = parse(domain_xml(pages, PINNED_MEMORY, TWO_CELLS))
-    assert [part[:2] for part in guest.memory] == [(0, 2048), (1, None)]
+    assert [(part.cell, part.page_size_kib) for part in guest.memory] == [(0, 2048), (1, None)]
 
 
 def test_pages_without_a_size_are_of_the_default_of_the_host() -> None:

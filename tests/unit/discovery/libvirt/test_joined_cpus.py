@@ -46,7 +46,7 @@ KVM_AMD = MemoryEncryption(amd_sev=True, amd_sev_es=True, amd_sev_snp=True)
 def test_guests_have_the_features_that_libvirt_gives_them() -> None:
     model = join(READING, KERNEL).cpu_model
     name = "Skylake-Server-IBRS"
-    assert model == KERNEL.cpu_model._replace(guest_features=("aes",), libvirt_model=name)
+    assert model == replace(KERNEL.cpu_model, guest_features=("aes",), libvirt_model=name)
     elsewhere = join(READING, None).cpu_model
     assert elsewhere == CpuModel("x86_64", "Intel", name, (), ("aes",), libvirt_model=name)
 
@@ -98,7 +98,7 @@ def reading(*domains: DomainCapabilities, mode: str = "host-model") -> Hyperviso
 
 
 def test_libvirt_counts_the_guests_of_each_kind() -> None:
-    assert encryption(reading(SNP)) == KVM_AMD._replace(capacity=(("sev", 410), ("sev_es", 99)))
+    assert encryption(reading(SNP)) == replace(KVM_AMD, capacity=(("sev", 410), ("sev_es", 99)))
 
 
 def test_sev_es_needs_an_emulator_that_starts_such_guests() -> None:
@@ -124,7 +124,7 @@ def test_emulated_architectures_encrypt_nothing() -> None:
 
 
 def test_what_kvm_has_switched_off_no_guest_gets() -> None:
-    kernel = KVM_AMD._replace(amd_sev_snp=False, capacity=(("sev", 5), ("tdx", 31)))
+    kernel = replace(KVM_AMD, amd_sev_snp=False, capacity=(("sev", 5), ("tdx", 31)))
     both = join_encryption(encryption(reading(SNP)), kernel)
     assert (both.amd_sev, both.amd_sev_es, both.amd_sev_snp) == (True, True, False)
     assert dict(both.capacity) == {"sev": 410, "sev_es": 99, "tdx": 31}
@@ -134,7 +134,7 @@ def test_what_kvm_has_switched_off_no_guest_gets() -> None:
 
 def test_what_kvm_has_and_libvirt_cannot_start_is_a_difference() -> None:
     sentences = list(
-        encryption_differences(MemoryEncryption(), KVM_AMD._replace(amd_sev_snp=False))
+        encryption_differences(MemoryEncryption(), replace(KVM_AMD, amd_sev_snp=False))
     )
     assert [text.partition(" switched")[0] for text in sentences] == [
         "KVM has SEV",
