@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.parts.servers import keeping_bytecode
+from compute_agent.cmd.agent.main import UNUSED
 
 _OWN: Final = ("placement_server", "compute_agent", "benchmarks", "__main__", "__mp_main__")
 _LIST: Final = (
@@ -18,9 +19,11 @@ WITHOUT_EXTRAS: Final = (
     "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
 )
 """Code that hides the packages of extras, which others import where they find them."""
-_OTHERS: Final = """
+_OTHERS: Final = f"""
 import contextlib, importlib, sys
-for name in open(sys.argv[1]).read().split():
+names = open(sys.argv[1]).read().split()
+sys.modules.update(dict.fromkeys({set(UNUSED)!r}.difference(names)))
+for name in names:
     # parts of packages that only they import
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module(name)
@@ -52,7 +55,7 @@ class Starter:
         return min(cpu for cpu, _ in costs), statistics.median(memory for _, memory in costs)
 
     def others(self, code: str, also: str = "") -> tuple[float, float]:
-        """The same of importing all that the code does and that is not this project's.
+        """The same of importing all that the code does, and no more, that is not this project's.
 
         :param also: what else is unavoidable.
         """

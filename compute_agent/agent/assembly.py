@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ class AgentParts(Struct, frozen=True):
             self.options(),
             WriteContest(self.report, self.setup.place),
             wait=wait,
-            workers=self.conf.compute.update_resources_max_workers,
+            turns=threading.Semaphore(self.conf.compute.update_resources_max_workers),
             rng=random.Random(),
         )
 

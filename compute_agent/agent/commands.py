@@ -6,10 +6,9 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
@@ -43,8 +42,7 @@ PARSED_FACTS = ("cpu_info", "supported_instances")
 """Facts of a driver that schedulers compare with flavors and images; the latter may be JSON."""
 
 
-@dataclass(slots=True, eq=False)
-class AgentCommands:
+class AgentCommands(Struct, eq=False):
     """The questions and orders; each may come from any thread.
 
     :ivar wake: makes the loop of passes look at what is due.
@@ -55,7 +53,6 @@ class AgentCommands:
     tracker: ResourceTracker
     schedule: PassSchedule
     wake: Callable[[], None]
-    _: KW_ONLY
     book: ClaimBook
     availability: Availability
 

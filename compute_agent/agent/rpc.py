@@ -17,10 +17,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
@@ -98,8 +99,7 @@ class AgentEndpoint:
         return self._commands.status()
 
 
-@dataclass(slots=True, eq=False)
-class Namesakes:
+class Namesakes(Struct, eq=False):
     """Others that report nodes of this agent. Safe for threads.
 
     :ivar patience: seconds after which one that was not heard again is gone.
@@ -110,8 +110,8 @@ class Namesakes:
     patience: float
     on_first: Callable[[], object]
     clock: Callable[[], float] = time.monotonic
-    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _by_root: dict[str, tuple[float, Place]] = field(default_factory=dict, init=False)
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    _by_root: dict[str, tuple[float, Place]] = {}
 
     def message(self, roots: list[str]) -> dict[str, Any]:
         """Return what this agent announces to its namesakes."""

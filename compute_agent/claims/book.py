@@ -18,8 +18,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.claims import comparison, legacy_allocation
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class ClaimBook:
+class ClaimBook(Struct, eq=False):
     """The claims on all nodes of this agent. Safe for several threads.
 
     :ivar self_claim: allocate where no scheduler did; otherwise such an instance is refused.
@@ -68,15 +68,11 @@ class ClaimBook:
     report: ReportClient
     driver: ComputeDriver
     ledger: Ledger
-    _: KW_ONLY
     self_claim: bool = False
     policy: CellPolicy = field(default_factory=CellPolicy)
     on_undecided: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.time
-    running: RunningClaims = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.running = RunningClaims(self.clock)
+    running: RunningClaims = field(default_factory=RunningClaims)
 
     def try_out(self, spec: Mapping[str, Any], node: str) -> tuple[Host, Plan | Refusal]:
         """Return what is free of a node, and what a request would get of it; nothing is given.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import HostTopology, NumaCell, PhysicalGpu
@@ -32,16 +32,14 @@ class GpuSource(Protocol):
     def read(self) -> NvmlReading: ...
 
 
-@dataclass(slots=True, eq=False)
-class Discovery:
+class Discovery(Struct, eq=False):
     """Reads one machine again and again, and keeps what never changes between two looks."""
 
     sysfs_root: str = SYSFS
     procfs_root: str = PROCFS
-    _: KW_ONLY
     gpu_source: GpuSource | None = None
     read: ReadFile = read_file
-    _serials: SerialNumbers = field(default_factory=SerialNumbers, init=False)
+    _serials: SerialNumbers = field(default_factory=SerialNumbers)
 
     def discover(
         self, disk_source: DiskSource | None = None, hostname: str | None = None

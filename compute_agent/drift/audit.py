@@ -10,12 +10,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compute_agent import errors
@@ -213,8 +212,7 @@ def _all(drift: Drift) -> frozenset[str]:
     return drift.orphans | drift.missing_consumers | drift.differences.keys()
 
 
-@dataclass(slots=True, eq=False)
-class Auditor:
+class Auditor(Struct, eq=False):
     """Audits each node when it is time, and shows what disagrees in the status.
 
     :ivar interval: seconds between two audits, at the moment; 0 for never.
@@ -225,18 +223,15 @@ class Auditor:
     driver: ComputeDriver
     board: StatusBoard
     book: ClaimBook
-    _: KW_ONLY
     interval: Callable[[], float]
     grace: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
-    on_drift: Callable[[str, str, Drift], None] = field(
-        default_factory=lambda: lambda _name, _uuid, _drift: None, init=False
-    )
+    on_drift: Callable[[str, str, Drift], None] = lambda _name, _uuid, _drift: None
     """Called with node, root and what an audit found, in the thread of the pass."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _started_at: float = field(init=False)
-    _audits: dict[str, DriftAudit] = field(default_factory=dict, init=False)
-    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _started_at: float = 0.0
+    _audits: dict[str, DriftAudit] = {}
+    _conditions: LastingConditions = field(default_factory=LastingConditions)
 
     def __post_init__(self) -> None:
         self._started_at = self.clock()

@@ -13,10 +13,9 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.drift.audit import Drift, End, Treatment
@@ -60,8 +59,7 @@ def open_remedies(
         yield Remedies(conf, driver, ledger, way or KeystoneTransport.from_conf(conf), closing)
 
 
-@dataclass(slots=True, eq=False)
-class DriftHealing:
+class DriftHealing(Struct, eq=False):
     """Heals in a thread that lives as long as there is something to do. Safe for threads.
 
     :ivar remedies: opens what heals; it is closed when all that was found has been treated.
@@ -72,10 +70,10 @@ class DriftHealing:
     remedies: Callable[[], AbstractContextManager[Remedies]]
     healed_kinds: Callable[[], HealedKinds]
     on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None
-    _condition: threading.Condition = field(default_factory=threading.Condition, init=False)
-    _waiting_work: dict[str, tuple[str, Drift]] = field(default_factory=dict, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
-    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
+    _condition: threading.Condition = field(default_factory=threading.Condition)
+    _waiting_work: dict[str, tuple[str, Drift]] = {}
+    _thread: threading.Thread | None = None
+    _conditions: LastingConditions = field(default_factory=LastingConditions)
 
     def take_over(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""

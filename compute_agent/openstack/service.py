@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from keystoneauth1 import exceptions as ka_exc
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement.transports.keystone import MISREAD, load_adapter, refused_answer
@@ -33,8 +33,7 @@ class ServiceUnusable(errors.ComputeAgentError):
         self.status = status
 
 
-@dataclass(slots=True, eq=False)
-class Service:
+class Service(Struct, eq=False):
     """Requests to one service through keystoneauth1; reads are repeated while it is away.
 
     :ivar title: its name in messages.
@@ -46,11 +45,10 @@ class Service:
     conf: Any
     group: str
     title: str
-    _: KW_ONLY
     version: str = ""
     wait: Callable[[float], None] = time.sleep
-    _adapter: Any = field(default=None, init=False)
-    headers: dict[str, str] = field(default_factory=dict, init=False)
+    _adapter: Any = None
+    headers: dict[str, str] = {}
 
     def get(self, path: str, doing: str, **query: str) -> dict[str, Any]:
         """Return the JSON object at a path.

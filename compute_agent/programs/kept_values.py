@@ -6,15 +6,15 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(slots=True, eq=False)
-class KeptValues(Generic[K, V]):
+class KeptValues(Struct, Generic[K, V], eq=False):
     """Values by key. Safe for several threads.
 
     :ivar seconds: for which a value is good.
@@ -24,10 +24,9 @@ class KeptValues(Generic[K, V]):
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
-    _: KW_ONLY
     most: int | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _values: dict[K, tuple[float, V]] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _values: dict[K, tuple[float, V]] = {}
 
     def get(self, key: K) -> V | None:
         """Return the value of a key while it is good."""

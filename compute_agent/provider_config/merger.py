@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.programs.lasting_conditions import LastingConditions
@@ -32,8 +33,7 @@ LOG = logging.getLogger(__name__)
 _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
-@dataclass(slots=True, eq=False)
-class ProviderConfigMerger:
+class ProviderConfigMerger(Struct, eq=False):
     """Adds the entries of the operator's files to wanted trees. Safe for several threads.
 
     :ivar directory: where the files are.
@@ -44,13 +44,13 @@ class ProviderConfigMerger:
     directory: Path
     ledger: Ledger
     amounts_of: Callable[[str], Mapping[str, int]] | None = None
-    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _read_fingerprint: _Fingerprint | None = field(default=None, init=False)
-    _readings: int = field(default=0, init=False)
-    _configs: tuple[ProviderConfig, ...] = field(default=(), init=False)
-    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
-    _absent: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
-    _kept_sentences: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    _read_fingerprint: _Fingerprint | None = None
+    _readings: int = 0
+    _configs: tuple[ProviderConfig, ...] = ()
+    _conditions: LastingConditions = field(default_factory=LastingConditions)
+    _absent: dict[str, frozenset[str]] = {}
+    _kept_sentences: dict[str, frozenset[str]] = {}
 
     def load(self) -> None:
         """Read the files.

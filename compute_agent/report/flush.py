@@ -11,11 +11,10 @@ import logging
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.placement.providers import Providers
@@ -80,8 +79,7 @@ class FlushReport(Struct):
     kept_providers: list[KeptProvider] = []
 
 
-@dataclass(slots=True, eq=False)
-class Flush:
+class Flush(Struct, eq=False):
     """One execution of one plan.
 
     :ivar live: the tree as last known from placement; updated with every write.
@@ -96,13 +94,13 @@ class Flush:
     reshaper: Reshaper
     workers: RequestPool
     report: FlushReport
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _failures: list[errors.SyncFailure] = field(default_factory=list, init=False)
-    _new_uuids: set[str] = field(default_factory=set, init=False)
-    _lost_uuids: set[str] = field(default_factory=set, init=False)
-    _unready: set[str] = field(default_factory=set, init=False)
-    _doomed_uuids: set[str] = field(default_factory=set, init=False)
-    _internal_errors: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _failures: list[errors.SyncFailure] = []
+    _new_uuids: set[str] = set()
+    _lost_uuids: set[str] = set()
+    _unready: set[str] = set()
+    _doomed_uuids: set[str] = set()
+    _internal_errors: int = 0
 
     def run(self, steps: Sequence[Step]) -> None:
         """Carry out `steps`.

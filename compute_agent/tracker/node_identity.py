@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.state import identity
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class NodeSetup:
+class NodeSetup(Struct, eq=False):
     """Initialises the driver once and returns the nodes it manages, with their uuids.
 
     :ivar host: name of the service, for the driver.
@@ -37,7 +37,6 @@ class NodeSetup:
 
     driver: ComputeDriver
     report: ReportClient
-    _: KW_ONLY
     host: str
     state_path: Path
     places: Sequence[Path]
@@ -45,13 +44,13 @@ class NodeSetup:
     adopt_asked: bool = False
     write: bool = True
     checking: Callable[[], AbstractContextManager[None]] = nullcontext
-    _has_begun: bool = field(default=False, init=False)
-    _is_initialised: bool = field(default=False, init=False)
-    _uuid: str | None = field(default=None, init=False)
-    _is_new: bool = field(default=False, init=False)
-    _is_of_this_machine: bool = field(default=False, init=False)
-    _name: str | None = field(default=None, init=False)
-    _new_name: str | None = field(default=None, init=False)
+    _has_begun: bool = False
+    _is_initialised: bool = False
+    _uuid: str | None = None
+    _is_new: bool = False
+    _is_of_this_machine: bool = False
+    _name: str | None = None
+    _new_name: str | None = None
 
     def check_files(self) -> None:
         """Look at the identity files before anything is connected to.

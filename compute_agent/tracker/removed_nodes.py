@@ -15,8 +15,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.programs.lasting_conditions import LastingConditions
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class Departures:
+class Departures(Struct, eq=False):
     """Looks after the providers of nodes that are not here any more.
 
     :ivar interval: seconds between two tellings of who holds something of a node; 0 for never.
@@ -41,13 +41,10 @@ class Departures:
     driver: ComputeDriver
     report: ReportClient
     ledger: Ledger
-    _: KW_ONLY
     interval: Callable[[], float] = lambda: 0.0
-    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
-    _told_at: dict[str, float] = field(default_factory=dict, init=False)
-    on_holders: Callable[[str, str, frozenset[str]], None] = field(
-        default_factory=lambda: lambda _name, _uuid, _holders: None, init=False
-    )
+    _conditions: LastingConditions = field(default_factory=LastingConditions)
+    _told_at: dict[str, float] = {}
+    on_holders: Callable[[str, str, frozenset[str]], None] = lambda _name, _uuid, _holders: None
 
     def settle(self, nodes: Mapping[str, str]) -> None:
         """Deal with every node that was here and is not; a failure is tried again next time.

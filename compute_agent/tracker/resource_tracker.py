@@ -13,11 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compute_agent import errors
@@ -90,11 +89,10 @@ class PassResult(Struct, frozen=True):
     facts: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(slots=True, eq=False)
-class ResourceTracker:
+class ResourceTracker(Struct, eq=False):
     """The nodes of this agent and their passes. Safe for several threads.
 
-    :ivar workers: how many passes are running at once, those that wait not counted.
+    :ivar turns: for as many passes at once, those that wait not counted.
     :ivar patience: seconds that an order waits for a node whose pass does not end.
     :ivar clock: seconds, monotonic.
     :ivar wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
@@ -105,19 +103,16 @@ class ResourceTracker:
     board: StatusBoard
     options: TrackerOptions
     contest: WriteContest
-    _: KW_ONLY
     wait: Callable[[float], bool]
-    workers: InitVar[int] = 1
+    turns: threading.Semaphore = field(default_factory=threading.Semaphore)
     patience: float = PATIENCE
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random)
-    _turns: threading.Semaphore = field(init=False)
-    _started_at: float = field(init=False)
-    _nodes: dict[str, Node] = field(default_factory=dict, init=False)
+    _started_at: float = 0.0
+    _nodes: dict[str, Node] = {}
     """Replaced, never changed: other threads go through it meanwhile."""
 
-    def __post_init__(self, workers: int) -> None:
-        self._turns = threading.Semaphore(workers)
+    def __post_init__(self) -> None:
         self._started_at = self.clock()
 
     def add_node(self, name: str, uuid: str) -> None:
@@ -299,7 +294,7 @@ class ResourceTracker:
 
         :param patience: seconds to wait for that; None: as long as it takes.
         """
-        held_lock = OrderedLocks(self._turns, node.lock)
+        held_lock = OrderedLocks(self.turns, node.lock)
         with (
             self._acquire(OrderedLocks(node.at_work, held_lock), node.name, patience),
             stepping_aside(LentLock(held_lock)),

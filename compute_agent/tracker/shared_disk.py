@@ -12,8 +12,9 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.programs.lasting_conditions import LastingConditions
@@ -61,8 +62,7 @@ def _in_a_thread(seconds: float, call: Callable[[], None]) -> None:
     timer.start()
 
 
-@dataclass(slots=True, eq=False)
-class SharedDisk:
+class SharedDisk(Struct, eq=False):
     """Keeps the total of one sharing provider. Safe for threads.
 
     :ivar uuid: of the provider.
@@ -72,16 +72,15 @@ class SharedDisk:
 
     report: ReportClient
     uuid: str
-    _: KW_ONLY
     spread: float
     later: Callable[[float, Callable[[], None]], None] = _in_a_thread
     rng: random.Random = field(default_factory=random.Random)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _measured_totals: dict[str, int] = field(default_factory=dict, init=False)
-    _is_planned: bool = field(default=False, init=False)
-    _seen_record: tuple[int, int | None] = field(default=(-1, None), init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _measured_totals: dict[str, int] = {}
+    _is_planned: bool = False
+    _seen_record: tuple[int, int | None] = (-1, None)
     """Generation and total of the provider when it was looked at last."""
-    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
+    _conditions: LastingConditions = field(default_factory=LastingConditions)
 
     def after_pass(self, node: str, root: str, facts: Mapping[str, Any]) -> None:
         """Plan a look at the provider if its total is not what this node measured; no request.

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.programs.printable import first_of
@@ -53,8 +54,7 @@ class _Undone(NamedTuple):
     rests: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class WriteContest:
+class WriteContest(Struct, eq=False):
     """What another writer undoes of each tree.
 
     :ivar place: where this agent runs.
@@ -62,7 +62,7 @@ class WriteContest:
 
     report: ReportClient
     place: Place
-    _undone: dict[str, _Undone] = field(default_factory=dict, init=False)
+    _undone: dict[str, _Undone] = {}
 
     def check(self, root_uuid: str) -> None:
         """Check that nobody undoes what this agent writes. It stays so until the agent ends.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -89,8 +88,7 @@ class Outcome(Struct, frozen=True):
     owner_changed: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Healer:
+class Healer(Struct, eq=False):
     """Heals one instance at a time.
 
     :ivar ports: who knows, and may write, the ports of instances.
@@ -106,7 +104,7 @@ class Healer:
     request_options: flavor.RequestOptions
     force: bool
     with_ports: bool
-    _roots: Mapping[str, str] = field(init=False)
+    _roots: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         self._roots = {provider.name: provider.uuid for provider in self.directory.roots}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -136,8 +135,7 @@ class GuestFacts(Struct, frozen=True):
         )
 
 
-@dataclass(slots=True, eq=False)
-class Placing:
+class Placing(Struct, eq=False):
     """Asks placement, and the agent of the host, where missing resources come from.
 
     :ivar devices_of: what a guest really holds; None where it is not known.
@@ -149,9 +147,9 @@ class Placing:
     directory: ProviderDirectory
     devices_of: Callable[[Instance], InstanceDevices | None]
     overcommit: bool
-    knows_types: bool = field(init=False)
-    _trees: dict[str, ProviderTree] = field(default_factory=dict, init=False)
-    _names: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
+    knows_types: bool = False
+    _trees: dict[str, ProviderTree] = {}
+    _names: dict[str, dict[str, str]] = {}
 
     def __post_init__(self) -> None:
         for provider in self.directory.providers.values():

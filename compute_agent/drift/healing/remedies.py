@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.claims.guests import presence
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     from compute_agent.virt.driver import ComputeDriver
 
 
-@dataclass(slots=True, eq=False)
-class Remedies:
+class Remedies(Struct, eq=False):
     """Remedies for drift on one host.
 
     :ivar way: to placement.
@@ -55,7 +55,7 @@ class Remedies:
     ledger: Ledger
     way: Transport
     closing: ExitStack
-    _healer: Healer | None = field(default=None, init=False)
+    _healer: Healer | None = None
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treatment]:
         """Delete what those suspects hold that do not exist any more.

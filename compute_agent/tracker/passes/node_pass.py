@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
@@ -55,8 +56,7 @@ class ReshapeNeededAgain(errors.ComputeAgentError):
     """A driver asked for a reshape while it was doing one: a defect of the driver."""
 
 
-@dataclass(slots=True, eq=False)
-class NodePass:
+class NodePass(Struct, eq=False):
     """Makes proposals for nodes and carries them out.
 
     :ivar merger: what puts provider config files into the tree.
@@ -73,11 +73,8 @@ class NodePass:
     faults: DeviceFaults
     board: StatusBoard
     setup: NodeSetup | None = None
-    _: KW_ONLY
     read_only: bool = False
-    check_alone: Callable[[str], None] = field(
-        default_factory=lambda: lambda _root: None, init=False
-    )
+    check_alone: Callable[[str], None] = lambda _root: None
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
         """Cover all proposals of one pass: the driver reads the machine once for them."""

@@ -182,7 +182,7 @@ def test_a_request_is_tried_out_on_the_host_and_nothing_is_given(tmp_path):
 def test_a_claim_that_runs_for_longer_than_a_second_is_shown_with_its_stage(flat):
     shown = []
     now = [1000.0]
-    flat.book.running._clock = lambda: now[0]
+    flat.book.running.clock = lambda: now[0]
     asked = flat.report.get_allocs_for_consumer
 
     def slow(consumer: str) -> dict[str, Any]:

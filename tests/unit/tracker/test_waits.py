@@ -113,7 +113,7 @@ def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_
                 completed.append("host1")
             return super().propose(target, last, reshape=reshape)
 
-    tracker = tracker_of(WaitingPass(None, None), workers=1)
+    tracker = tracker_of(WaitingPass(None, None))
     tracker.add_node("host2", str(uuid.uuid4()))
     assert tracker.run_pass("host1").completed
     assert completed == ["True", "host1"]
