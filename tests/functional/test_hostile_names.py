@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,9 @@ import requests
 
 from compute_agent.programs.printable import PrintableStream, terminal
 from tests.fixtures import programs
+from tests.fixtures.allocations import claim_body, new_uuid
 from tests.fixtures.databases import migrated_sqlite
+from tests.fixtures.plain_trees import make_provider
 from tests.fixtures.terminal import IS_ORDER, ORDERS
 from tests.functional.agent.processes import (
     HEADERS,
@@ -41,26 +42,12 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileNames]:
     placement.start()
     host = f"host{ORDERS}"
     for name in (host, "other"):
-        root = str(uuid.uuid4())
-        body = {"uuid": root, "name": name}
-        assert placement.request("POST", "/resource_providers", json=body).ok
-        path = f"/resource_providers/{root}"
-        records = {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}}
-        body = {"resource_provider_generation": 0, "inventories": records}
-        assert placement.request("PUT", f"{path}/inventories", json=body).ok
-        body = {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}
-        assert placement.request("PUT", f"{path}/traits", json=body).ok
+        totals = {"VCPU": 4, "MEMORY_MB": 4096}
+        root = make_provider(placement.send, name, totals, ["COMPUTE_NODE"])
         if name != host:
             continue
-        consumer = str(uuid.uuid4())
-        body = {
-            "allocations": {root: {"resources": {"VCPU": 1}}},
-            "project_id": f"p{ORDERS}",
-            "user_id": f"u{ORDERS}",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
-        assert placement.request("PUT", f"/allocations/{consumer}", json=body).ok
+        consumer, owner = new_uuid(), {"project_id": f"p{ORDERS}", "user_id": f"u{ORDERS}"}
+        placement.send("PUT", f"/allocations/{consumer}", claim_body({root: {"VCPU": 1}}, **owner))
         place = dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), ORDERS)
         bus = {"state": "refused", "since": None, "why": ORDERS}
         report = {"period": 60, "bus": bus, "disabled_reason": ORDERS, "trouble": ORDERS}

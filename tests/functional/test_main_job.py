@@ -9,7 +9,6 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -60,11 +59,6 @@ def claimed(agent: AgentProcess, *arguments: str) -> str:
     return consumer
 
 
-def allocations(placement: PlacementProcess, consumer: str) -> dict[str, Any]:
-    document = placement.get(f"/allocations/{consumer}")
-    return {provider: entry["resources"] for provider, entry in document["allocations"].items()}
-
-
 def name_of(agent: AgentProcess) -> str:
     name: str = agent.started()["nodes"][0]["name"]
     return name
@@ -110,16 +104,16 @@ def test_a_captured_machine_is_reported_claimed_on_and_found_again_after_kill_9(
         *("--resources", "VCPU=2,MEMORY_MB=512", "--group", "NIC:SRIOV_NET_VF=1"),
         *("--group", "GPU:VGPU=1", "--group-policy", "none"),
     )
-    held = allocations(placement, consumer)
+    held = placement.held(consumer)
     amounts = sorted((rc, n) for resources in held.values() for rc, n in resources.items())
     assert amounts == [("MEMORY_MB", 512), ("SRIOV_NET_VF", 1), ("VCPU", 2), ("VGPU", 1)]
 
     after_kill_9(agent, placement)
 
     assert placement.tree(name) == tree
-    assert allocations(placement, consumer) == held
+    assert placement.held(consumer) == held
     assert scheduler(agent, "release", consumer).returncode == 0
-    assert allocations(placement, consumer) == {}
+    assert placement.held(consumer) == {}
     assert agent.stop() == 0
 
 
@@ -134,20 +128,20 @@ def test_this_very_machine_is_reported_claimed_on_and_found_again_after_kill_9(a
     assert root["inventories"]["DISK_GB"]["total"] > 0
     assert {"COMPUTE_NODE", "OWNER_NOVA"} <= set(root["traits"])
     consumer = claimed(agent, "--resources", "VCPU=1,MEMORY_MB=64")
-    held = allocations(placement, consumer)
+    held = placement.held(consumer)
     assert held == {root["uuid"]: {"VCPU": 1, "MEMORY_MB": 64}}
 
     after_kill_9(agent, placement)
 
     assert placement.tree(name) == tree
-    assert allocations(placement, consumer) == held
+    assert placement.held(consumer) == held
     shown = agent.run("show", "--details")
     assert shown.returncode == 0
     vcpu = next(line.split() for line in shown.stdout.splitlines() if "VCPU" in line)
     columns = dict(zip(("total", "reserved", "ratio", "used/capacity"), vcpu[-4:], strict=True))
     assert columns["used/capacity"].startswith("1/")
     assert scheduler(agent, "release", consumer).returncode == 0
-    assert allocations(placement, consumer) == {}
+    assert placement.held(consumer) == {}
 
 
 @pytest.mark.parametrize("agent", [LIVE], indirect=True)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ import requests
 from compute_agent import errors
 from compute_agent.agent import local_socket
 from tests.fixtures import programs
+from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
 from tests.fixtures.databases import migrated_sqlite
 from tests.fixtures.placement import free_port, wait_for_placement
 
@@ -94,10 +94,17 @@ class PlacementProcess:
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         return requests.request(method, self.url + path, headers=HEADERS, timeout=30, **kwargs)
 
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request that succeeds; its answer."""
+        answer = self.request(method, path, json=body)
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
     def get(self, path: str) -> Any:
-        answer = self.request("GET", path)
-        answer.raise_for_status()
-        return answer.json()
+        return self.send("GET", path)
+
+    def held(self, consumer: str) -> dict[str, dict[str, int]]:
+        return amounts_of(self.get(f"/allocations/{consumer}"))
 
     def root(self, name: str) -> dict[str, Any] | None:
         found = self.get(f"/resource_providers?name={name}")["resource_providers"]
@@ -136,16 +143,8 @@ def claim(
     consumer: str | None = None,
 ) -> str:
     """Allocate on one provider for a new consumer and return its uuid."""
-    consumer = consumer or str(uuid.uuid4())
-    body = {
-        "allocations": {provider: {"resources": resources}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    answer = placement.request("PUT", f"/allocations/{consumer}", json=body)
-    assert answer.status_code == 204, answer.text
+    consumer = consumer or new_uuid()
+    placement.send("PUT", f"/allocations/{consumer}", claim_body({provider: resources}))
     return consumer
 
 

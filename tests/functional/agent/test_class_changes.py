@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from compute_agent.cmd.agent import inspection
 from compute_agent.tracker.decisions import ExitCode
+from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
 from tests.functional.agent.in_process import Node
 from tests.functional.class_changes import CARD, DRIVER, PIVOTS, Pivot, will_report
 
@@ -35,19 +35,10 @@ def occupied(node: Node, pivot: Pivot, amounts: list[int]) -> dict[str, int]:
     place = tree.data(f"{node.name}_{CARD}" if pivot.at else node.name).uuid
     held = {}
     for amount in amounts:
-        consumer = str(uuid.uuid4())
-        entries = {node.uuid: {"resources": {"VCPU": 1}}}
-        entries.setdefault(place, {"resources": {}})["resources"][pivot.old] = amount
-        node.parts.report.placement.allocations.put_allocations(
-            consumer,
-            {
-                "allocations": entries,
-                "project_id": "p",
-                "user_id": "u",
-                "consumer_generation": None,
-                "consumer_type": "INSTANCE",
-            },
-        )
+        consumer, entries = new_uuid(), {node.uuid: {"VCPU": 1}}
+        entries.setdefault(place, {})[pivot.old] = amount
+        allocations = node.parts.report.placement.allocations
+        allocations.put_allocations(consumer, claim_body(entries))
         held[consumer] = amount
     return held
 
@@ -56,8 +47,8 @@ def holding(node: Node, consumer: str) -> dict[str, dict[str, int]]:
     record = node.parts.report.placement.allocations.get_allocs_for_consumer(consumer)
     tree = node.parts.report.get_provider_tree(node.uuid)
     return {
-        CARD if tree.data(place).name.endswith(CARD) else "": entry["resources"]
-        for place, entry in record["allocations"].items()
+        CARD if tree.data(place).name.endswith(CARD) else "": amounts
+        for place, amounts in amounts_of(record).items()
     }
 
 

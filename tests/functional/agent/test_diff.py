@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import AgentProcess, PlacementProcess
 
 pytestmark = pytest.mark.waiting
@@ -15,21 +15,8 @@ NewAgent = Callable[..., AgentProcess]
 
 def host(placement: PlacementProcess, name: str, vcpus: int, *traits: str) -> str:
     """A host with one child, as placement has it."""
-
-    def send(method: str, path: str, body: object) -> Any:
-        answer = placement.request(method, path, json=body)
-        assert answer.status_code < 300, answer.text
-        return answer.json()
-
-    root: str = send("POST", "/resource_providers", {"name": name})["uuid"]
-    child = send(
-        "POST", "/resource_providers", {"name": f"{name}_NUMA0", "parent_provider_uuid": root}
-    )["uuid"]
-    path = f"/resource_providers/{child}"
-    body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": vcpus}}}
-    send("PUT", f"{path}/inventories", body)
-    body = {"resource_provider_generation": 1, "traits": list(traits)}
-    send("PUT", f"{path}/traits", body)
+    root = make_provider(placement.send, name)
+    make_provider(placement.send, f"{name}_NUMA0", {"VCPU": vcpus}, traits, parent=root)
     return root
 
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from compute_agent.placement.transports.transport import Request, Transport
 from compute_agent.state import identity
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
-from tests.fixtures.plain_trees import make_tree
+from tests.fixtures.allocations import claim_body
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import placement_of
 
@@ -64,25 +65,16 @@ class Road:
         return answer.json
 
     def _claim(self) -> None:
-        pool = {"traits": ["MISC_SHARES_VIA_AGGREGATE"], "aggregates": [POOLED]}
-        for uuid, name, resource_class, more in (
-            (POOL, "pool", "DISK_GB", pool),
-            (ELSEWHERE, "elsewhere", "VCPU", {}),
-        ):
-            provider = {"uuid": uuid, "name": name, "parent_provider_uuid": None, **more}
-            provider["inventories"] = {resource_class: {"total": 100}}
-            make_tree({"providers": [provider]}, self.send)
+        pool: Any = {"uuid": POOL, "aggregates": [POOLED]}
+        make_provider(self.send, "pool", {"DISK_GB": 100}, ["MISC_SHARES_VIA_AGGREGATE"], **pool)
+        make_provider(self.send, "elsewhere", {"VCPU": 100}, uuid=ELSEWHERE)
         path = f"/resource_providers/{HOST}/aggregates"
         self.send("PUT", path, {**self.send("GET", path), "aggregates": [POOLED]})
         for consumer, (kind, held) in HELD.items():
-            body = {
-                "allocations": {uuid: {"resources": amounts} for uuid, amounts in held.items()},
-                "project_id": "p",
-                "user_id": "u",
-                "consumer_generation": None,
-            }
-            path, typed = f"/allocations/{consumer}", {"consumer_type": kind} if kind else {}
-            self.send("PUT", path, body | typed, minor=39 if kind else 36)
+            body = claim_body(held, consumer_type=kind)
+            if kind is None:
+                del body["consumer_type"]
+            self.send("PUT", f"/allocations/{consumer}", body, minor=39 if kind else 36)
 
     def allocations(self) -> dict[str, Any]:
         return {consumer: self.send("GET", f"/allocations/{consumer}") for consumer in HELD}

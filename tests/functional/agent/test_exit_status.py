@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import PLAIN_API, claim, eventually, running
 
 pytestmark = pytest.mark.waiting
@@ -279,17 +280,7 @@ def test_a_name_that_another_provider_has_ends_with_5_and_both_uuids(placement, 
 
 def occupied(placement, name):
     """Make a root provider of that name, of which somebody holds something; its uuid."""
-    other = str(uuid.uuid4())
-    placement.request("POST", "/resource_providers", json={"uuid": other, "name": name})
-    answer = placement.request(
-        "PUT",
-        f"/resource_providers/{other}/inventories",
-        json={
-            "resource_provider_generation": 0,
-            "inventories": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 1024}},
-        },
-    )
-    assert answer.status_code == 200
+    other = make_provider(placement.send, name, {"VCPU": 8, "MEMORY_MB": 1024})
     claim(placement, other, {"VCPU": 1})
     return other
 

@@ -46,11 +46,6 @@ def described(node, uuid_, **flavor):
     }
 
 
-def held(placement, consumer):
-    found = placement.get(f"/allocations/{consumer}")["allocations"]
-    return {provider: entry["resources"] for provider, entry in found.items()}
-
-
 @pytest.fixture
 def instances(tmp_path):
     return InstanceFile(tmp_path / "instances")
@@ -77,16 +72,16 @@ def test_what_the_source_does_not_know_is_deleted_once_healing_is_switched_on(
         gone, alive = claim(placement, root, {"VCPU": 1}), claim(placement, root, {"VCPU": 1})
         instances.write(alive)
         audited(agent, "orphaned", gone)
-        assert held(placement, gone)
+        assert placement.held(gone)
         agent.configure(compute_agent={"heal_orphans": True})
         agent.send(signal.SIGHUP)
-        eventually(lambda: agent.report() and not held(placement, gone), "the orphan is deleted")
+        eventually(lambda: agent.report() and not placement.held(gone), "the orphan is deleted")
         # it is deleted first and said then
         eventually(lambda: f"{gone} does not exist any more" in agent.logged(), "it is said")
         eventually(
             lambda: agent.report()["drift"].get("orphaned") == [alive], "it is no drift any more"
         )
-        assert held(placement, alive)
+        assert placement.held(alive)
         assert agent.node()["trouble"] is None
 
 
@@ -100,8 +95,8 @@ def test_what_was_written_after_the_file_is_not_judged_by_it(agent, placement, n
             agent.report()
         instances.write(newer)
         gone = claim(placement, placement.root(node)["uuid"], {"VCPU": 1})
-        eventually(lambda: agent.report() and not held(placement, gone), "the file is newer now")
-        assert held(placement, newer)
+        eventually(lambda: agent.report() and not placement.held(gone), "the file is newer now")
+        assert placement.held(newer)
 
 
 def test_an_instance_that_runs_here_and_holds_nothing_gets_what_its_flavor_says(
@@ -113,8 +108,8 @@ def test_an_instance_that_runs_here_and_holds_nothing_gets_what_its_flavor_says(
     instances.write(described(node, instance))
     with running(agent):
         root = placement.root(node)["uuid"]
-        eventually(lambda: agent.report() and held(placement, instance), "it is healed")
-        assert held(placement, instance) == {root: NEED}
+        eventually(lambda: agent.report() and placement.held(instance), "it is healed")
+        assert placement.held(instance) == {root: NEED}
         record = placement.get(f"/allocations/{instance}")
         assert (record["project_id"], record["consumer_type"]) == ("a-project", "INSTANCE")
         eventually(lambda: agent.report()["drift"].get("missing") == [], "it is no drift any more")
@@ -136,7 +131,7 @@ def test_what_exceeds_the_capacity_is_logged_once_and_healed_when_there_is_room(
         assert agent.node()["trouble"] is None
         room = {"VCPU": {"total": 16}, "MEMORY_MB": {"total": 1024}}
         agent.script(nodes=[node], instances=[instance], inventory=room)
-        eventually(lambda: agent.report() and held(placement, instance), "there is room now")
+        eventually(lambda: agent.report() and placement.held(instance), "there is room now")
 
 
 def test_an_instance_that_the_source_has_on_another_host_gets_nothing(
@@ -148,7 +143,7 @@ def test_an_instance_that_the_source_has_on_another_host_gets_nothing(
     instances.write(described("elsewhere", instance))
     with running(agent):
         eventually(lambda: agent.report() and "is on elsewhere" in agent.logged(), "it is told")
-        assert held(placement, instance) == {}
+        assert placement.held(instance) == {}
 
 
 def test_a_source_that_fails_is_logged_once_and_passes_go_on(agent, placement, node, instances):
@@ -164,7 +159,7 @@ def test_a_source_that_fails_is_logged_once_and_passes_go_on(agent, placement, n
         assert agent.report()["trouble"] is None
         assert "Traceback" not in agent.logged()
         instances.write()
-        eventually(lambda: agent.report() and not held(placement, gone), "the source is back")
+        eventually(lambda: agent.report() and not placement.held(gone), "the source is back")
 
 
 def test_a_reload_that_switches_on_what_cannot_heal_says_so_and_heals_nothing(
@@ -182,5 +177,5 @@ def test_a_reload_that_switches_on_what_cannot_heal_says_so_and_heals_nothing(
             lambda: agent.report() and "cannot be healed now" in agent.logged(), "so do audits"
         )
         assert agent.report()["trouble"] is None
-        assert held(placement, instance) == {}
+        assert placement.held(instance) == {}
         assert "Traceback" not in agent.logged()

@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from compute_agent.tracker.decisions import ExitCode
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.in_process import Node
 from tests.functional.agent.processes import claim, running
 from tests.functional.either_placement import ours
@@ -30,22 +31,8 @@ def test_a_renamed_host_keeps_its_providers_under_new_names(placement, new_agent
 
 def nova_root(placement, node, *, guest: str | None = None) -> str:
     """A root as another agent left it in placement, with what a guest holds."""
-    root = str(uuid.uuid4())
-    for method, path, body in (
-        ("PUT", "/traits/CUSTOM_OPERATORS", None),
-        ("POST", "/resource_providers", {"uuid": root, "name": node}),
-        (
-            "PUT",
-            f"/resource_providers/{root}/traits",
-            {"resource_provider_generation": 0, "traits": ["COMPUTE_NODE", "CUSTOM_OPERATORS"]},
-        ),
-        (
-            "PUT",
-            f"/resource_providers/{root}/inventories",
-            {"resource_provider_generation": 1, "inventories": {"VCPU": {"total": 8}}},
-        ),
-    ):
-        assert placement.request(method, path, json=body).ok
+    traits = ["COMPUTE_NODE", "CUSTOM_OPERATORS"]
+    root = make_provider(placement.send, node, {"VCPU": 8}, traits)
     if guest is not None:
         claim(placement, root, {"VCPU": 1}, guest)
     return root
@@ -79,27 +66,14 @@ def test_a_name_with_allocations_but_no_instances_is_taken_over_only_when_confir
 
 def taken_by_a_child(placement, name) -> str:
     """Give the name to a provider below another; the child."""
-    parent, child = str(uuid.uuid4()), str(uuid.uuid4())
-    for body in (
-        {"uuid": parent, "name": f"{name}-above"},
-        {"uuid": child, "name": name, "parent_provider_uuid": parent},
-    ):
-        assert placement.request("POST", "/resource_providers", json=body).ok
-    mark(placement, child, "COMPUTE_NODE")
-    return child
+    parent = make_provider(placement.send, f"{name}-above")
+    return make_provider(placement.send, name, {}, ["COMPUTE_NODE"], parent=parent)
 
 
 def taken_by_shared_storage(placement, name) -> str:
     """Give the name to a provider that others share."""
-    pool = str(uuid.uuid4())
-    assert placement.request("POST", "/resource_providers", json={"uuid": pool, "name": name}).ok
-    mark(placement, pool, "OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE")
-    return pool
-
-
-def mark(placement, provider, *traits) -> None:
-    body = {"resource_provider_generation": 0, "traits": list(traits)}
-    assert placement.request("PUT", f"/resource_providers/{provider}/traits", json=body).ok
+    traits = ["OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE"]
+    return make_provider(placement.send, name, {}, traits)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--adopt"]])

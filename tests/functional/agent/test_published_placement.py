@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.functional.agent.processes import AgentProcess, claim, running
-from tests.functional.agent.published import PublishedPlacement
 
 pytestmark = pytest.mark.waiting
 
@@ -23,11 +22,6 @@ def fake_machine(driver: str, node: str) -> dict[str, Any]:
         "fake": MACHINE,
         "devices": {"enabled_mdev_types": "nvidia-35"},
     }
-
-
-def held(published: PublishedPlacement, consumer: str) -> dict[str, dict[str, int]]:
-    record = published.get(f"/allocations/{consumer}")["allocations"]
-    return {provider: entry["resources"] for provider, entry in record.items()}
 
 
 def sums(held_by: dict[str, dict[str, int]]) -> dict[str, int]:
@@ -103,13 +97,13 @@ def test_a_reshape_at_start_moves_allocations_to_the_cells_and_the_next_one_back
         claim(published, root, {"VCPU": 6, "MEMORY_MB": 70000}): root,
         claim(published, gpu, {"VGPU": 3}): gpu,
     }
-    originally = {consumer: held(published, consumer) for consumer in guests}
+    originally = {consumer: published.held(consumer) for consumer in guests}
     with running(agent):
         agent.stop()
     nested = published.tree(node)
     assert "VCPU" not in nested[node]["inventories"]
     cells = {nested[f"{node}_NUMA{number}"]["uuid"] for number in range(2)}
-    moved = {consumer: held(published, consumer) for consumer in guests}
+    moved = {consumer: published.held(consumer) for consumer in guests}
     for consumer, before in originally.items():
         assert sums(moved[consumer]) == sums(before)
         holders = {p for p, resources in moved[consumer].items() if "VCPU" in resources}
@@ -117,7 +111,7 @@ def test_a_reshape_at_start_moves_allocations_to_the_cells_and_the_next_one_back
     assert moved[next(iter(guests))].keys() & {root}, "its disk is on the root still"
     with running(agent):
         agent.stop()
-    assert {consumer: held(published, consumer) for consumer in guests} == originally
+    assert {consumer: published.held(consumer) for consumer in guests} == originally
     back = published.tree(node)
     assert back[node]["inventories"]["VCPU"]["total"] == 8
     assert f"{node}_NUMA0" not in back

@@ -16,6 +16,7 @@ from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
 from compute_agent.tracker.passes.corrections import Corrections, normalise
+from tests.fixtures.allocations import claim_body
 from tests.functional.agent.in_process import Node
 
 pytestmark = pytest.mark.waiting
@@ -62,14 +63,7 @@ def ask(node: Node, method: str, path: str, body: object = None) -> Any:
 def hold(node: Node, provider: str, resource_class: str) -> str:
     """Let a consumer hold a unit, and return the path of its allocations."""
     path = f"/allocations/{uuid.uuid4()}"
-    held = {
-        "allocations": {provider: {"resources": {resource_class: 1}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    ask(node, "PUT", path, held)
+    ask(node, "PUT", path, claim_body({provider: {resource_class: 1}}))
     return path
 
 

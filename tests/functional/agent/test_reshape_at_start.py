@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from compute_agent.report.client import ReportClient
 from compute_agent.tracker.decisions import MAX_TRIES, ExitCode
 from compute_agent.tracker.resource_tracker import TRIES_TO_MARK, PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
+from tests.fixtures.allocations import claim_body, new_uuid
 from tests.functional.agent.answers import ANSWERS, refusal, silence
 from tests.functional.agent.in_process import Node
 
@@ -64,17 +64,8 @@ class ReshapingHost:
         self.node = self._started(self.node.name, nested=True)
 
     def claim(self, amounts: dict[str, int]) -> str:
-        consumer = str(uuid.uuid4())
-        self.neighbour.placement.allocations.put_allocations(
-            consumer,
-            {
-                "allocations": {self.root: {"resources": amounts}},
-                "project_id": "p",
-                "user_id": "u",
-                "consumer_generation": None,
-                "consumer_type": "INSTANCE",
-            },
-        )
+        consumer, held = new_uuid(), claim_body({self.root: amounts})
+        self.neighbour.placement.allocations.put_allocations(consumer, held)
         return consumer
 
     def meanwhile(self, act: Callable[[], None], times: int, at: str = RESHAPER) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.fixtures.allocations import claim_body
 from tests.functional.agent.processes import (
     HEADERS,
     AgentProcess,
@@ -54,13 +55,7 @@ class Claimer(threading.Thread):
 
     def _claim(self, allocations: dict[str, Any]) -> None:
         consumer = str(uuid.uuid4())
-        body = {
-            "allocations": allocations,
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
+        body = claim_body({}, allocations=allocations)
         if self._allocate("PUT", consumer, json=body) == 204:
             self.instances.append(consumer)
             self.claimed += 1

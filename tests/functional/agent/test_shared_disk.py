@@ -4,6 +4,8 @@ import uuid
 
 import pytest
 
+from tests.fixtures.allocations import new_uuid
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import claim, eventually, running
 
 pytestmark = pytest.mark.waiting
@@ -14,13 +16,10 @@ SHARED = "MISC_SHARES_VIA_AGGREGATE"
 @pytest.fixture
 def pool(placement):
     """A sharing provider as an operator makes it; returns its uuid and its aggregate."""
-    made, aggregate = str(uuid.uuid4()), str(uuid.uuid4())
-    body = {"name": f"pool-{made[:8]}", "uuid": made}
-    assert placement.request("POST", "/resource_providers", json=body).ok
-    record = {"total": 100, "reserved": 10, "allocation_ratio": 1.5}
-    put(placement, made, "inventories", inventories={"DISK_GB": record})
-    put(placement, made, "traits", traits=[SHARED])
-    put(placement, made, "aggregates", aggregates=[aggregate])
+    aggregate = new_uuid()
+    disk = {"DISK_GB": {"total": 100, "reserved": 10, "allocation_ratio": 1.5}}
+    name = f"pool-{aggregate[:8]}"
+    made = make_provider(placement.send, name, disk, [SHARED], aggregates=[aggregate])
     return made, aggregate
 
 

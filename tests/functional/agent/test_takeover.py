@@ -4,10 +4,9 @@ The names, classes and traits are those that operators know from OpenStack's own
 admin guides on vGPU and on PCI tracking in placement.
 """
 
-import uuid
-
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import REPOSITORY, claim
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
@@ -30,18 +29,8 @@ def left_behind(placement, node):
     made: dict[str, str] = {}
 
     def provider(name, parent, inventories, *traits):
-        made[name] = str(uuid.uuid4())
-        body = {"uuid": made[name], "name": name, "parent_provider_uuid": made.get(parent)}
-        for kind, names in (("resource_classes", inventories), ("traits", traits)):
-            for custom in (n for n in names if n.startswith("CUSTOM_")):
-                assert placement.request("PUT", f"/{kind}/{custom}").ok
-        assert placement.request("POST", "/resource_providers", json=body).ok
-        path = f"/resource_providers/{made[name]}"
-        generation = 0
-        for aspect, value in (("traits", list(traits)), ("inventories", inventories)):
-            written = {"resource_provider_generation": generation, aspect: value}
-            answer = placement.request("PUT", f"{path}/{aspect}", json=written)
-            generation = answer.json()["resource_provider_generation"]
+        above = made.get(parent)
+        made[name] = make_provider(placement.send, name, inventories, traits, parent=above)
 
     provider(
         node,

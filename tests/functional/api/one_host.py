@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .wsgi_client import Client, claim_body
+from tests.fixtures.allocations import claim_body
+
+from .wsgi_client import Client
 
 RP = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 RP2 = "9d3f0f5f-7a59-4a0b-9a4a-2f7a1a6f0b11"

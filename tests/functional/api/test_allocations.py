@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.allocations import claim_body
+
 from .one_host import EMPTY, RP, RP2, UNKNOWN, A, B, C, entry, held, new_host
-from .wsgi_client import Answer, Client, claim_body
+from .wsgi_client import Answer, Client
 
 INCOMPLETE = "00000000-0000-0000-0000-000000000000"
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from placement_server.negotiation import extensions
+from tests.fixtures.allocations import claim_body
 
 from .conftest import MakeApi
-from .wsgi_client import Answer, Client, claim_body
+from .wsgi_client import Answer, Client
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 RP = f"/resource_providers/{UUID}"

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.allocations import claim_body
+
 from .candidate_world import A1, A2, NAMES, PATH, UNKNOWN, UUID, ask, found, path_of
-from .wsgi_client import Client, claim_body
+from .wsgi_client import Client
 
 CELLS_WITH_POOL = {
     "cellA0(VCPU:1) hostA(MEMORY_MB:512) pool1(DISK_GB:10)",

@@ -10,11 +10,12 @@ import pytest
 
 from placement_server import limits
 from placement_server.api.extensions.capacity import CAPACITY, FRAGMENTATION
+from tests.fixtures.allocations import claim_body
 
 from .candidate_world import A1, A2, UNKNOWN, UUID, build_world
 from .conftest import MakeApi
 from .extended_searches import ask
-from .wsgi_client import EXTENDED, Answer, Client, claim_body
+from .wsgi_client import EXTENDED, Answer, Client
 
 
 @pytest.fixture

@@ -18,9 +18,10 @@ from placement_server.direct import direct
 from placement_server.store.changes import changes
 from placement_server.store.store import Store
 from placement_server.store.transaction import WriteTransaction
+from tests.fixtures.allocations import claim_body
 
 from .conftest import MakeApi
-from .wsgi_client import EXTENDED, Answer, Client, claim_body
+from .wsgi_client import EXTENDED, Answer, Client
 
 
 def ask(api: Client, query: str = "", **arguments: Any) -> Answer:

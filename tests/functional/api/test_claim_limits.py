@@ -7,9 +7,10 @@ from oslo_context import context
 
 from placement_server.api.resources.allocations import claim_conflict
 from placement_server.store.errors import ConcurrentUpdate
+from tests.fixtures.allocations import claim_body
 
 from .one_host import EMPTY, RP, UNKNOWN, A, B, C, entry, held, new_host
-from .wsgi_client import Client, claim_body
+from .wsgi_client import Client
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from placement_server.api.extensions.history import HISTORY
 from placement_server.store.changes import changes
 from placement_server.store.tables import past_changes
+from tests.fixtures.allocations import claim_body
 
 from .conftest import MakeApi
-from .wsgi_client import EXTENDED, Client, claim_body
+from .wsgi_client import EXTENDED, Client
 
 REQUEST = f"req-{uuid.uuid4()}"
 

@@ -13,8 +13,9 @@ from sqlalchemy import event
 
 from placement_server import limits
 from placement_server.store.dialects.batches import CHUNK
+from tests.fixtures.allocations import claim_body
 
-from .wsgi_client import Client, claim_body
+from .wsgi_client import Client
 
 RP = "/resource_providers/4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 # Whoever reshapes is a service.

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.allocations import claim_body
+
 from .candidate_world import UNKNOWN, path_of
 from .conftest import MakeApi
-from .wsgi_client import EXTENDED, Answer, Client, claim_body
+from .wsgi_client import EXTENDED, Answer, Client
 
 ZONE = "11111111-0000-4000-8000-0000000000aa"
 HOSTS = {name: f"{number:08}-0000-4000-8000-0000000000bb" for number, name in enumerate("abcd")}

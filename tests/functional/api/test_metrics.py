@@ -23,11 +23,12 @@ from placement_server.cmd import audit
 from placement_server.conf import InvalidConfiguration, new_config
 from placement_server.metrics.metrics import observe_pools
 from placement_server.store.store import Store
+from tests.fixtures.allocations import claim_body
 from tests.fixtures.promtool import needs_promtool, promtool
 
 from .candidate_world import A1, A2, PATH, UNKNOWN, UUID, build_world
 from .conftest import MakeApi
-from .wsgi_client import Answer, Client, claim_body
+from .wsgi_client import Answer, Client
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "etc" / "placement-alerts.yml"

@@ -11,6 +11,7 @@ import webob
 
 from placement_server.negotiation import extensions
 from placement_server.store.store import Store
+from tests.fixtures.allocations import claim_body
 
 HOST = "http://placement.example.org"
 LATEST = "1.39"
@@ -160,20 +161,3 @@ class Client:
     def claim(self, consumer: str, **kwargs: Any) -> Answer:
         """PUT allocations at the newest version; see `claim_body`."""
         return self.put(f"/allocations/{consumer}", claim_body(**kwargs))
-
-
-def claim_body(
-    held: Mapping[str, Mapping[str, Any]], generation: int | None = None, **more: Any
-) -> dict[str, Any]:
-    """The body of a claim at the newest version. `held` is keyed by provider path or uuid."""
-    return {
-        "allocations": {
-            provider.rpartition("/")[2]: {"resources": dict(resources)}
-            for provider, resources in held.items()
-        },
-        "project_id": "project",
-        "user_id": "user",
-        "consumer_generation": generation,
-        "consumer_type": "INSTANCE",
-        **more,
-    }

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 import requests
 
+from tests.fixtures.allocations import claim_body
 from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost
 from tests.functional.agent.processes import PlacementProcess, eventually
 from tests.functional.emulated_host.relay import START_LIBVIRTD, NoHost, Relay, new_host
@@ -191,15 +192,7 @@ class Operator(Relay):
 
     def allocate(self, consumer: str, resources: dict[str, dict[str, int]]) -> None:
         """Allocate for a guest, as a scheduler does."""
-        body = {
-            "allocations": {uuid: {"resources": held} for uuid, held in resources.items()},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
-        answer = self.placement.request("PUT", f"/allocations/{consumer}", json=body)
-        assert answer.status_code == 204, answer.text
+        self.placement.send("PUT", f"/allocations/{consumer}", claim_body(resources))
 
 
 def total(tree: Tree, provider: str, resource_class: str) -> int:
@@ -303,5 +296,4 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     operator.sees_drift()
     assert identities(placement.tree(NODE)) == identities(tree)
     assert operator.ask("claims") == [claimed]
-    record = placement.get(f"/allocations/{GUEST}")["allocations"]
-    assert {provider: holding["resources"] for provider, holding in record.items()} == held
+    assert placement.held(GUEST) == held

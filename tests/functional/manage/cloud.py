@@ -12,17 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import uuid4
 
 from tests.fixtures.stub_server import StubHandler, StubServer
 
 MAX_VERSION = "2.100"
 NEEDED_VERSION = "2.98"
 FINISHED = "completed"
-
-
-def new_uuid() -> str:
-    return str(uuid4())
 
 
 def server(uuid: str, host: str | None, **changes: Any) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from compute_agent.placement.transports.transport import Request, Response, Tran
 from compute_agent.tracker.place import own_place
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
+from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
 from tests.fixtures.databases import migrated_sqlite
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import PlacementProcess
 from tests.functional.manage.cloud import Cloud, running_cloud
 
@@ -65,18 +67,7 @@ class PlacementView:
         traits: tuple[str, ...] = (),
         parent: str | None = None,
     ) -> str:
-        body = {"name": name, "uuid": str(uuid.uuid4())}
-        made = self.ask("POST", "/resource_providers", body | {"parent_provider_uuid": parent})
-        path, generation = f"/resource_providers/{made['uuid']}", made["generation"]
-        if inventory:
-            inventories = {name: {"total": total} for name, total in inventory.items()}
-            written = {"resource_provider_generation": generation, "inventories": inventories}
-            answer = self.ask("PUT", f"{path}/inventories", written)
-            generation = answer["resource_provider_generation"]
-        if traits:
-            written = {"resource_provider_generation": generation, "traits": list(traits)}
-            self.ask("PUT", f"{path}/traits", written)
-        return str(made["uuid"])
+        return make_provider(self.ask, name, inventory, traits, parent=parent)
 
     def new_host(self, name: str | None = None, vcpus: int = 8) -> str:
         return self.new_provider(
@@ -90,23 +81,18 @@ class PlacementView:
         consumer_type: str | None = "INSTANCE",
     ) -> str:
         """Give a new consumer something; without a type as writers before 1.38 did."""
-        consumer = consumer or str(uuid.uuid4())
-        body: dict[str, Any] = {
-            "allocations": {p: {"resources": dict(r)} for p, r in resources.items()},
-            "project_id": "a-project",
-            "user_id": "a-user",
-            "consumer_generation": None,
-        }
-        version = (1, 37)
-        if consumer_type is not None:
-            version, body["consumer_type"] = VERSION, consumer_type
+        consumer, version = consumer or new_uuid(), VERSION
+        owner = {"project_id": "a-project", "user_id": "a-user"}
+        body = claim_body(resources, consumer_type=consumer_type, **owner)
+        if consumer_type is None:
+            version = (1, 37)
+            del body["consumer_type"]
         response = self.transport.send(Request("PUT", f"/allocations/{consumer}", version, body))
         assert response.status == 204, response.text
         return consumer
 
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
-        allocations = self.ask("GET", f"/allocations/{consumer}")["allocations"]
-        return {provider: entry["resources"] for provider, entry in allocations.items()}
+        return amounts_of(self.ask("GET", f"/allocations/{consumer}"))
 
     def set_aggregates(self, provider: str, aggregates: list[str]) -> None:
         path = f"/resource_providers/{provider}"

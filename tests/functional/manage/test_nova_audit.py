@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.allocations import new_uuid
 from tests.functional.manage.cloud import (
     FINISHED,
     Cloud,
     down_cell_server,
     hypervisor,
     migration,
-    new_uuid,
     server,
 )
 from tests.functional.manage.conftest import Operator

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.allocations import new_uuid
 from tests.functional.manage.cloud import (
     Cloud,
     down_cell_server,
     migration,
-    new_uuid,
     server,
 )
 from tests.functional.manage.conftest import Operator

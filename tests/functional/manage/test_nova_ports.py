@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.manage.cloud import Cloud, new_uuid, port, server
+from tests.fixtures.allocations import new_uuid
+from tests.functional.manage.cloud import Cloud, port, server
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.described_instances import NEED, flat_host
 

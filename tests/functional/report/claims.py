@@ -2,6 +2,7 @@
 
 import uuid as uuidlib
 
+from tests.fixtures.allocations import amounts_of
 from tests.functional.report.interference import before_next
 
 
@@ -24,8 +25,7 @@ def new_consumer() -> str:
 
 
 def held_by(client, consumer: str) -> dict:
-    record = client.placement.allocations.get_allocs_for_consumer(consumer)
-    return {p: e["resources"] for p, e in record["allocations"].items()}
+    return amounts_of(client.placement.allocations.get_allocs_for_consumer(consumer))
 
 
 def asking(provider: str, **resources: int) -> dict:

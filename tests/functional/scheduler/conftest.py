@@ -15,6 +15,8 @@ import requests
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Transport
 from tests.fixtures import programs
+from tests.fixtures.allocations import Holding, amounts_of, claim_body, new_uuid
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.either_placement import ours, placement_of
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
@@ -30,8 +32,7 @@ class Cloud:
         self.mark = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
         self._http = requests.Session()
         self._http.headers.update(HEADERS)
-        for kind in ("traits", "resource_classes"):
-            self.call("PUT", f"/{kind}/{self.mark}")
+        self.call("PUT", f"/resource_classes/{self.mark}")
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """One request that must succeed; its JSON, if it has any."""
@@ -47,21 +48,12 @@ class Cloud:
         aggregates: tuple[str, ...] = (),
     ) -> str:
         """A new provider with these totals."""
-        new = str(uuid.uuid4())
-        body = {"uuid": new, "name": f"p-{new}", "parent_provider_uuid": parent}
-        self.call("POST", "/resource_providers", json=body)
-        path = f"/resource_providers/{new}"
-        inventories = {name: {"total": total} for name, total in (inventory or {}).items()}
-        generation = 0
-        for aspect, value in (
-            ("inventories", inventories),
-            ("traits", list(traits)),
-            ("aggregates", list(aggregates)),
-        ):
-            written = {"resource_provider_generation": generation, aspect: value}
-            answer = self.call("PUT", f"{path}/{aspect}", json=written)
-            generation = answer["resource_provider_generation"]
-        return new
+        new = new_uuid()
+        more: Any = {"uuid": new, "parent": parent, "aggregates": aggregates}
+        return make_provider(self.send, f"p-{new}", inventory, traits, **more)
+
+    def send(self, method: str, path: str, body: Any) -> Any:
+        return self.call(method, path, json=body)
 
     def flat_host(self, vcpus: int, *traits: str) -> str:
         """A host with everything on its root."""
@@ -79,10 +71,15 @@ class Cloud:
         ]
         return top, below
 
+    def claim(self, held: Holding, consumer: str | None = None, **more: Any) -> str:
+        """Let a consumer hold something, past every scheduler."""
+        consumer = consumer or new_uuid()
+        self.call("PUT", f"/allocations/{consumer}", json=claim_body(held, **more))
+        return consumer
+
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
         """What a consumer holds."""
-        found = self.call("GET", f"/allocations/{consumer}")["allocations"]
-        return {uuid: item["resources"] for uuid, item in found.items()}
+        return amounts_of(self.call("GET", f"/allocations/{consumer}"))
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,11 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
+from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.moving import SHARING, Held, World, together
 from tests.unit.scheduler.specs import spec
 
 COLD, LIVE, EVACUATE = MoveKind.COLD, MoveKind.LIVE, MoveKind.EVACUATE
-
-
-def new_uuid() -> str:
-    return str(uuid.uuid4())
 
 
 class Place:

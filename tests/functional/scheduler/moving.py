@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,8 @@ from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
+from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
+from tests.fixtures.plain_trees import make_provider
 
 Held = dict[str, dict[str, int]]
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
@@ -81,29 +82,20 @@ class World:
         aggregates: tuple[str, ...] = (),
         new: str = "",
     ) -> str:
-        new = new or str(uuid.uuid4())
+        new = new or new_uuid()
         above = next((u for u, n in self.names.items() if n == parent), None)
         self.names[new] = name
-        body = {"uuid": new, "name": f"{name}-{new}", "parent_provider_uuid": above}
-        self.call("POST", "/resource_providers", body)
-        for trait in traits:
-            if trait.startswith("CUSTOM_"):
-                self.call("PUT", f"/traits/{trait}")
-        generation = 0
-        for aspect, value in (
-            ("inventories", {c: {"total": n} for c, n in (inventory or {}).items()}),
-            ("traits", list(traits)),
-            ("aggregates", list(aggregates)),
-        ):
-            written = {"resource_provider_generation": generation, aspect: value}
-            answer = self.call("PUT", f"/resource_providers/{new}/{aspect}", written)
-            generation = answer["resource_provider_generation"]
-        return new
+        more: Any = {"uuid": new, "parent": above, "aggregates": aggregates}
+        return make_provider(self.call, f"{name}-{new}", inventory, traits, **more)
+
+    def claim(self, consumer: str, held: Held) -> None:
+        """Let a consumer hold something, by uuid of the provider, past every scheduler."""
+        self.call("PUT", f"/allocations/{consumer}", claim_body(held))
 
     def held(self, consumer: str) -> Held:
         """What a consumer holds, by the providers' short names."""
-        found = self.call("GET", f"/allocations/{consumer}")["allocations"]
-        return {self.names[uuid]: item["resources"] for uuid, item in found.items()}
+        found = amounts_of(self.call("GET", f"/allocations/{consumer}"))
+        return {self.names[uuid]: amounts for uuid, amounts in found.items()}
 
     def used(self) -> Held:
         """What placement counts as used, by the providers' short names, without zeros."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,3 @@ def scheduler(config: Path, before: Before | None = None) -> tuple[Scheduler, Re
 def claimed_by(method: str, path: str, body: Any) -> dict[str, Any]:
     """Return the allocations that a request claims; none of other requests."""
     return body["allocations"] if method == "PUT" and "/allocations/" in path else {}
-
-
-def new_uuid() -> str:
-    return str(uuid.uuid4())

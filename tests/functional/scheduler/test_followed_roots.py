@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 from compute_agent import errors
@@ -13,6 +11,7 @@ from compute_agent.scheduler.fleet import followed_roots
 from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.testing.transports import RecordingTransport
+from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.moving import World
 
 
@@ -43,11 +42,7 @@ def test_only_trees_that_changed_are_read_again(world: World, recorded: Recordin
     assert not any("required=" in path for path in recorded.requests), "nothing is listed"
 
     recorded.clear()
-    consumer = str(uuid.uuid4())
-    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    held = {flat: {"resources": {"VCPU": 1}}}
-    body = {**owner, "allocations": held, "consumer_generation": None}
-    world.call("PUT", f"/allocations/{consumer}", body)
+    world.claim(new_uuid(), {flat: {"VCPU": 1}})
     assert client.roots_by_layout() == (hosts, with_cells)
     assert len(recorded.requests) == 1, "a claim is none of its business"
 

@@ -27,9 +27,9 @@ from compute_agent.scheduler.weighers.host_weigher import (
     ServerGroupSoftAntiAffinityWeigher,
 )
 from compute_agent.testing.transports import RecordingTransport
+from tests.fixtures.allocations import claim_body, new_uuid
 from tests.functional.either_placement import KINDS, placement_of
 from tests.functional.scheduler.moving import World
-from tests.functional.scheduler.schedulers import new_uuid
 from tests.unit.scheduler.specs import spec
 
 SIZES = (2, 50, 500)
@@ -55,7 +55,8 @@ def elsewhere(
     full = world.provider("full", {"VCPU": sum(SIZES)}, "COMPUTE_NODE")
     found = {size: frozenset(new_uuid() for _ in range(size)) for size in SIZES}
     for members in found.values():
-        world.call("POST", "/allocations", {member: _one_cpu(full) for member in members})
+        one_cpu = claim_body({full: {"VCPU": 1}})
+        world.call("POST", "/allocations", dict.fromkeys(members, one_cpu))
     return found
 
 
@@ -81,7 +82,7 @@ class Group:
         for name, vcpus in (("next", 32), ("last", 16)):
             self.world.provider(name, {"VCPU": vcpus, "MEMORY_MB": 4096}, "COMPUTE_NODE", self.mark)
         first = f"00000000{new_uuid()[8:]}"
-        self.world.call("PUT", f"/allocations/{first}", _one_cpu(cells[1]))
+        self.world.claim(first, {cells[1]: {"VCPU": 1}})
         self.members |= {first}
 
     def spec(self, policy: str, **rules: object) -> RequestSpec:
@@ -120,16 +121,6 @@ class Group:
         instances = instances or (new_uuid(),)
         scheduler.select_destinations(asked, instances)
         return [set(self.world.held(instance)) for instance in instances], recorded.requests
-
-
-def _one_cpu(provider: str) -> dict[str, object]:
-    return {
-        "allocations": {provider: {"resources": {"VCPU": 1}}},
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-        "project_id": "p",
-        "user_id": "u",
-    }
 
 
 @pytest.fixture
@@ -201,7 +192,7 @@ def _holder(world: World) -> str:
     """Return a new consumer on the crowded host."""
     consumer = new_uuid()
     cell = next(uuid for uuid, name in world.names.items() if name == "cell0")
-    world.call("PUT", f"/allocations/{consumer}", _one_cpu(cell))
+    world.claim(consumer, {cell: {"VCPU": 1}})
     return consumer
 
 
@@ -211,7 +202,7 @@ def test_a_group_that_has_a_member_on_each_host_is_told_so(world: World) -> None
     places = dict(zip(sorted(here), ("next", "last"), strict=True))
     roots = {name: uuid for uuid, name in world.names.items()}
     for member, name in places.items():
-        world.call("PUT", f"/allocations/{member}", _one_cpu(roots[name]))
+        world.claim(member, {roots[name]: {"VCPU": 1}})
     group.members |= here
     with pytest.raises(NoValidHost) as failure:
         group.select(group.spec("anti-affinity"))

@@ -8,7 +8,6 @@ one after it, and whoever repeats the step on another scheduler brings it to its
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures import programs
+from tests.fixtures.allocations import new_uuid
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
@@ -36,10 +36,6 @@ def spec_of(cloud: Cloud, *instances: str) -> dict[str, Any]:
         "user_id": "u",
         "flavor": {"vcpus": 1, "memory_mb": 64, "extra_specs": {f"trait:{cloud.mark}": "required"}},
     }
-
-
-def new_uuids(number: int) -> list[str]:
-    return [str(uuid.uuid4()) for _ in range(number)]
 
 
 class Victim:
@@ -113,7 +109,7 @@ def test_killed_while_it_claims_for_several_instances_all_of_them_hold_their_hos
     cloud: Cloud, lost: Victim, command: Command
 ) -> None:
     host = cloud.flat_host(8)
-    instances = new_uuids(3)
+    instances = [new_uuid() for _ in range(3)]
     lost.killed_at("POST", "/allocations$", "select", stdin=spec_of(cloud, *instances))
     assert lost.journal == "", "there is nothing to undo, on any host"
     assert [cloud.held(instance) for instance in instances] == [{host: HELD}] * 3
@@ -121,7 +117,7 @@ def test_killed_while_it_claims_for_several_instances_all_of_them_hold_their_hos
     assert again.returncode == 0, "the caller who got no answer gets it from any scheduler"
     assert [cloud.held(instance) for instance in instances] == [{host: HELD}] * 3
     # of others nothing reaches placement
-    more = new_uuids(2)
+    more = [new_uuid() for _ in range(2)]
     lost.proxy.answer("POST", "/allocations$", None)
     lost.proxy.answer("GET", "/allocations/", 503)
     refused = command("select", input=json.dumps(spec_of(cloud, *more)), config_file=lost._own)
@@ -133,7 +129,7 @@ def test_killed_while_it_claims_an_instance_holds_its_host_and_any_other_goes_on
     cloud: Cloud, lost: Victim, command: Command
 ) -> None:
     host = cloud.flat_host(4)
-    [instance] = new_uuids(1)
+    instance = new_uuid()
     claim = ("claim", "--consumer", instance, "--resources", "VCPU=1,MEMORY_MB=64")
     claim += ("--required", cloud.mark, "--json")
     lost.killed_at("PUT", f"/allocations/{instance}$", *claim, stdin=None)
@@ -151,7 +147,7 @@ class MovedInstance:
     def __init__(self, cloud: Cloud, command: Command) -> None:
         self.cloud = cloud
         hosts = {cloud.flat_host(4), cloud.flat_host(4)}
-        self.instance, self.migration = new_uuids(2)
+        self.instance, self.migration = new_uuid(), new_uuid()
         self.spec = spec_of(cloud, self.instance)
         self.command = command
         assert command("select", input=json.dumps(self.spec)).returncode == 0
@@ -310,7 +306,7 @@ class GroupedInstance:
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
         self.hosts = {cloud.flat_host(4), cloud.flat_host(4)}
-        self.member, self.other = new_uuids(2)
+        self.member, self.other = new_uuid(), new_uuid()
         group = {"policy": "anti-affinity", "members": [self.member, self.other]}
         self.spec = {**spec_of(cloud, self.member), "instance_group": group}
 
@@ -322,14 +318,7 @@ class GroupedInstance:
 
     def claim_other(self) -> None:
         """Claim for the other on the same host."""
-        body = {
-            "allocations": {self.host: {"resources": HELD}},
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-            "project_id": "p",
-            "user_id": "u",
-        }
-        self.cloud.call("PUT", f"/allocations/{self.other}", json=body)
+        self.cloud.claim({self.host: HELD}, self.other)
 
 
 def test_a_member_whose_scheduler_is_killed_before_it_looks_at_the_host_moves_on_by_reschedule(

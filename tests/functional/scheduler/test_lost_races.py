@@ -89,15 +89,7 @@ class Hosts:
     def claim_on(self, name: str, consumer: str) -> None:
         """Claim one card of a host, past every scheduler."""
         card = self.uuid_of(f"{name}-card0")
-        amounts = {self.uuid_of(name): {"VCPU": 1}, card: {"VGPU": 1}}
-        body = {
-            "allocations": {uuid: {"resources": held} for uuid, held in amounts.items()},
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-            "project_id": "p",
-            "user_id": "u",
-        }
-        self.world.call("PUT", f"/allocations/{consumer}", body)
+        self.world.claim(consumer, {self.uuid_of(name): {"VCPU": 1}, card: {"VGPU": 1}})
 
     def claim(self, raced: RefusedClaims) -> set[str]:
         """The providers of a claim, by short name."""

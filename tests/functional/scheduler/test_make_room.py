@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,11 +37,8 @@ def fleet(cloud: Cloud) -> Fleet:
     guests = {}
     for host, memory in ((light, 256), (heavy, 512)):
         for vcpus in (4, 2):
-            guest = str(uuid.uuid4())
-            held = {host: {"resources": {"VCPU": vcpus, "MEMORY_MB": memory}}}
-            owner = {"project_id": f"of {host}", "user_id": "u", "consumer_type": "INSTANCE"}
-            body = {"allocations": held, "consumer_generation": None, **owner}
-            cloud.call("PUT", f"/allocations/{guest}", json=body)
+            held = {host: {"VCPU": vcpus, "MEMORY_MB": memory}}
+            guest = cloud.claim(held, project_id=f"of {host}")
             if vcpus == 4:
                 guests[host] = guest
     return Fleet(cloud, light, heavy, spare, guests)
@@ -103,15 +99,7 @@ def test_a_host_whose_cells_hide_that_it_is_full_is_planned_for(
         top, (full, fuller) = cloud.nested_host(8, 8)
         tops.append(top)
         for cell, vcpus in (*((full, vcpus) for vcpus in held), (fuller, 7)):
-            guests[top, vcpus] = str(uuid.uuid4())
-            body = {
-                "allocations": {cell: {"resources": {"VCPU": vcpus}}},
-                "consumer_generation": None,
-                "project_id": "p",
-                "user_id": "u",
-                "consumer_type": "INSTANCE",
-            }
-            cloud.call("PUT", f"/allocations/{guests[top, vcpus]}", json=body)
+            guests[top, vcpus] = cloud.claim({cell: {"VCPU": vcpus}})
     document = room(command, "--resources", "VCPU=4", "--required", cloud.mark)
     assert moves(document) == [(guests[tops[0], 2], *tops)]
     assert not document["refused"]
@@ -163,10 +151,7 @@ def used_of(fleet: Fleet, host: str) -> int:
 
 def take_some(fleet: Fleet, host: str, vcpus: int = 1) -> None:
     """Claim a part of the room of which the guest needs all."""
-    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    other = {"allocations": {host: {"resources": {"VCPU": vcpus}}}, **owner}
-    body = {**other, "consumer_generation": None}
-    fleet.cloud.call("PUT", f"/allocations/{uuid.uuid4()}", json=body)
+    fleet.cloud.claim({host: {"VCPU": vcpus}})
 
 
 def there(fleet: Fleet, host: str) -> dict[str, dict[str, int]]:
@@ -300,13 +285,9 @@ def test_a_move_waits_for_the_room_that_an_earlier_one_frees(
 def crossed(cloud: Cloud) -> Fleet:
     """Hosts of 8 and 6 VCPU with guests of 5 and 4: after an exchange, 4 are free on the first."""
     light, heavy = cloud.flat_host(8), cloud.flat_host(6)
-    guests = {host: str(uuid.uuid4()) for host in (light, heavy)}
-    for host, vcpus in ((light, 5), (heavy, 4)):
-        owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-        body = {"allocations": {host: {"resources": {"VCPU": vcpus}}}, **owner}
-        cloud.call(
-            "PUT", f"/allocations/{guests[host]}", json={**body, "consumer_generation": None}
-        )
+    guests = {
+        host: cloud.claim({host: {"VCPU": vcpus}}) for host, vcpus in ((light, 5), (heavy, 4))
+    }
     return Fleet(cloud, light, heavy, "", guests, vcpus=4)
 
 

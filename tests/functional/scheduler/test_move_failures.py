@@ -12,7 +12,8 @@ from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
 from compute_agent.scheduler.placement.client import PlacementClient
-from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
+from tests.fixtures.allocations import new_uuid
+from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, states
 from tests.functional.scheduler.moving import FailingTransport, World
 
 

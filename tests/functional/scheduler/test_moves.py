@@ -11,6 +11,7 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
 from compute_agent.scheduler.moves.mover import MoveStart
+from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.guests import (
     COLD,
     EVACUATE,
@@ -20,7 +21,6 @@ from tests.functional.scheduler.guests import (
     Guest,
     NestedOnPool,
     Place,
-    new_uuid,
     states,
     without,
 )

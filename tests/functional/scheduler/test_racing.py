@@ -23,9 +23,10 @@ from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.testing.transports import RecordingTransport
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.claim_options import spec_of_options
 from tests.functional.scheduler.conftest import Cloud
-from tests.functional.scheduler.schedulers import claimed_by, new_uuid, scheduler
+from tests.functional.scheduler.schedulers import claimed_by, scheduler
 
 pytestmark = pytest.mark.waiting
 

@@ -11,8 +11,9 @@ import pytest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
+from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.conftest import Cloud
-from tests.functional.scheduler.schedulers import new_uuid, scheduler
+from tests.functional.scheduler.schedulers import scheduler
 from tests.unit.scheduler.specs import spec
 
 

@@ -48,14 +48,7 @@ def test_what_a_scheduler_claimed_meanwhile_counts(world: World) -> None:
     tree = ProviderTree()
     tree.new_root("a", root)
     instance = str(uuid.uuid4())
-    body = {
-        "allocations": {root: {"resources": {"VCPU": 1}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    world.call("PUT", f"/allocations/{instance}", body)
+    world.claim(instance, {root: {"VCPU": 1}})
     request = ClaimRequest(instance, {root: {"VCPU": 2}}, project="p", user="u")
     held = allocate(ReportClient(world.transport), request, tree, root)
     assert held == InstanceHolding({root: {"VCPU": 1}}, by_host=False)

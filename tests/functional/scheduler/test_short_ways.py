@@ -13,13 +13,14 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request
 from compute_agent.request.spec_reader import read_spec
 from compute_agent.testing.fixtures import SchedulerFixture
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
 SEARCH = 35
 CLAIM = {"compute_agent": 40, "placement_server": 48}
 
-INVENTORIES = {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}}
+INVENTORIES = {"VCPU": 64, "MEMORY_MB": 65536, "DISK_GB": 1000}
 QUERY = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1&required=COMPUTE_NODE&limit=10"
 
 
@@ -29,13 +30,7 @@ class Cloud:
     def __init__(self, directory: Path) -> None:
         self.transport = InProcessTransport(ours(directory))
         for number in range(4):
-            path = f"/resource_providers/{uuid.uuid4()}"
-            host = {"uuid": path.rpartition("/")[2], "name": f"host{number}"}
-            self.ask("POST", "/resource_providers", host)
-            generation = {"resource_provider_generation": 0}
-            self.ask("PUT", f"{path}/inventories", generation | {"inventories": INVENTORIES})
-            generation = {"resource_provider_generation": 1}
-            self.ask("PUT", f"{path}/traits", generation | {"traits": ["COMPUTE_NODE"]})
+            make_provider(self.ask, f"host{number}", INVENTORIES, ["COMPUTE_NODE"])
         self.fixture = SchedulerFixture(self.transport)
         self.fixture.setUp()
 

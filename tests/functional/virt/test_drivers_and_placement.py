@@ -24,6 +24,7 @@ from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import PciOptions
 from compute_agent.virt.loading import load_driver
+from tests.fixtures.allocations import amounts_of, claim_body
 from tests.functional.either_placement import ours
 
 DRIVERS = ["host.HostDriver", *(f"fake.{name}" for name in fake.__all__)]
@@ -96,22 +97,12 @@ class Node:
     def claim(self, held: Mapping[str, Mapping[str, int]]) -> str:
         """A new consumer that holds these amounts, by provider uuid."""
         consumer = str(uuidlib.uuid4())
-        self.client.placement.allocations.put_allocations(
-            consumer,
-            {
-                "allocations": {u: {"resources": dict(r)} for u, r in held.items()},
-                "project_id": "p",
-                "user_id": "u",
-                "consumer_generation": None,
-                "consumer_type": "INSTANCE",
-            },
-        )
+        self.client.placement.allocations.put_allocations(consumer, claim_body(held))
         assert self.held(consumer) == held
         return consumer
 
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
-        record = self.client.placement.allocations.get_allocs_for_consumer(consumer)
-        return {u: dict(e["resources"]) for u, e in record["allocations"].items()}
+        return amounts_of(self.client.placement.allocations.get_allocs_for_consumer(consumer))
 
 
 MakeNode = Callable[..., Node]

@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.fixtures.allocations import claim_body
+from tests.fixtures.plain_trees import make_provider
 from tests.fixtures.sample_fleet import uuid_of
 
 from .conftest import OpenPage
@@ -21,33 +23,12 @@ OWNER = "</td><svg onload=\"document.title='run'\">&lt;"
 def hostile(site: Site) -> str:
     """A host and a guest of such names; the guest."""
     host = uuid_of("hostile")
-    site.put_tree(
-        {
-            "providers": [
-                {
-                    "uuid": host,
-                    "name": NAME,
-                    "parent_provider_uuid": None,
-                    "inventories": {"CUSTOM_HOSTILE": {"total": 4}},
-                },
-                {
-                    "uuid": uuid_of("hostile child"),
-                    "name": f"{NAME}_{SCRIPT}",
-                    "parent_provider_uuid": host,
-                    "inventories": {"VGPU": {"total": 4}},
-                },
-            ]
-        }
-    )
+    make_provider(site, NAME, {"CUSTOM_HOSTILE": 4}, uuid=host)
+    child = uuid_of("hostile child")
+    make_provider(site, f"{NAME}_{SCRIPT}", {"VGPU": 4}, uuid=child, parent=host)
     guest = uuid_of("hostile guest")
-    body = {
-        "allocations": {host: {"resources": {"CUSTOM_HOSTILE": 1}}},
-        "project_id": OWNER,
-        "user_id": OWNER,
-        "consumer_type": "INSTANCE",
-        "consumer_generation": None,
-    }
-    site("PUT", f"/allocations/{guest}", body)
+    held = claim_body({host: {"CUSTOM_HOSTILE": 1}}, project_id=OWNER, user_id=OWNER)
+    site("PUT", f"/allocations/{guest}", held)
     return guest
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from placement_server.api.extensions.agent_reports import HEADER
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import eventually
 
 from .accessibility import violations
@@ -39,14 +40,7 @@ def report(site: Site, root: str, *, period: float = 3600, reason: str = "", **m
 
 
 def host(site: Site, name: str, vcpus: int, *traits: str) -> str:
-    provider = {
-        "uuid": str(uuid.uuid4()),
-        "name": name,
-        "parent_provider_uuid": None,
-        "traits": ["COMPUTE_NODE", *traits],
-        "inventories": {"VCPU": {"total": vcpus}},
-    }
-    return site.put_tree({"providers": [provider]})
+    return make_provider(site, name, {"VCPU": vcpus}, ["COMPUTE_NODE", *traits])
 
 
 def row(page: Any, name: str) -> str:
@@ -140,21 +134,18 @@ def test_where_only_disabled_hosts_fit_a_button_brings_them_in(
 def test_a_device_that_is_gone_is_named_with_who_holds_it(open_page: OpenPage, site: Site) -> None:
     name = f"host{uuid.uuid4().hex[:8]}"
     root = host(site, name, 4)
-    device = str(uuid.uuid4())
-    child = {"uuid": device, "name": f"{name}_pci_0000_82_00_0", "parent_provider_uuid": root}
-    site("POST", "/resource_providers", child)
+    device = make_provider(site, f"{name}_pci_0000_82_00_0", {"PGPU": 1}, parent=root)
     path = f"/resource_providers/{device}"
-    inventory = {"resource_provider_generation": 0, "inventories": {"PGPU": {"total": 1}}}
-    site("PUT", f"{path}/inventories", inventory)
     holder = site.claim({device: {"PGPU": 1}})
     # as the agent leaves it
+    generation = site("GET", path)["generation"]
     inventory = {
-        "resource_provider_generation": 2,
+        "resource_provider_generation": generation,
         "inventories": {"PGPU": {"total": 1, "reserved": 1}},
     }
     site("PUT", f"{path}/inventories", inventory)
     site("PUT", "/traits/CUSTOM_DEVICE_MISSING")
-    traits = {"resource_provider_generation": 3, "traits": ["CUSTOM_DEVICE_MISSING"]}
+    traits = {"resource_provider_generation": generation + 1, "traits": ["CUSTOM_DEVICE_MISSING"]}
     site("PUT", f"{path}/traits", traits)
     page = open_page(f"#/host/{root}")
     figure = page.locator(".box.device .figure")

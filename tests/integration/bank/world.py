@@ -20,6 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from tests.fixtures.allocations import claim_body
+
 FIRST_STAMP: Final = 1_000_000
 SHARED_CONSUMERS: Final = 3
 
@@ -120,11 +122,7 @@ def build(must: Any, seed: str) -> World:
         must(
             "PUT",
             f"/allocations/{consumer}",
-            {
-                "allocations": {world.fixed[0]: {"resources": {"VCPU": 1}}},
-                "consumer_generation": None,
-                **PROJECT,
-            },
+            claim_body({world.fixed[0]: {"VCPU": 1}}, **PROJECT),
         )
         world.shared_consumers.append(consumer)
     return world

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from compute_agent.cmd.manage import main as manage
 from compute_agent.programs.exit_status import Exit
 from tests.fixtures.placement import free_port
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
@@ -50,18 +50,7 @@ class Operator:
 @pytest.fixture(scope="module")
 def silent(placement: PlacementProcess) -> str:
     """A host whose agent is away; its uuid."""
-    made = str(uuid.uuid4())
-    path = f"/resource_providers/{made}"
-    for method, where, body in (
-        ("POST", "/resource_providers", {"name": "silent", "uuid": made}),
-        ("PUT", f"{path}/inventories", {"inventories": {"VCPU": {"total": 4}}}),
-        ("PUT", f"{path}/traits", {"traits": ["COMPUTE_NODE"]}),
-    ):
-        generation = 1 if "traits" in where else 0
-        if method == "PUT":
-            body |= {"resource_provider_generation": generation}
-        assert placement.request(method, where, json=body).ok
-    return made
+    return make_provider(placement.send, "silent", {"VCPU": 4}, ["COMPUTE_NODE"])
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.scheduler.bus.rpc import SchedulerClient
 from tests.fixtures import programs
+from tests.fixtures.allocations import claim_body
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.waiting
 
 @pytest.fixture
 def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    """A placement of one test: both have hosts of the same names."""
     server = PlacementProcess(tmp_path_factory.mktemp("placement"))
     server.start()
     yield server
@@ -66,26 +69,13 @@ def test_only_what_no_agent_runs_and_no_silent_host_may_run_is_deleted(
 ) -> None:
     healer, other = agents
     root, elsewhere = (placement.tree(name)[name]["uuid"] for name in ("healer", "other"))
-    silent = str(uuid.uuid4())
-    body = {"name": "silent", "uuid": silent}
-    assert placement.request("POST", "/resource_providers", json=body).ok
-    path = f"/resource_providers/{silent}"
-    written = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
-    assert placement.request("PUT", f"{path}/inventories", json=written).ok
-    written = {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}
-    assert placement.request("PUT", f"{path}/traits", json=written).ok
+    silent = make_provider(placement.send, "silent", {"VCPU": 4}, ["COMPUTE_NODE"])
 
     running_there, wide, gone = (str(uuid.uuid4()) for _ in range(3))
     other.script(nodes=["other"], instances=[running_there])
     claim(placement, root, {"VCPU": 1}, running_there)
-    body = {
-        "allocations": {host: {"resources": {"VCPU": 1}} for host in (root, silent)},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    assert placement.request("PUT", f"/allocations/{wide}", json=body).ok
+    on_both = claim_body({host: {"VCPU": 1} for host in (root, silent)})
+    placement.send("PUT", f"/allocations/{wide}", on_both)
     foreign = claim(placement, elsewhere, {"VCPU": 1})
     claim(placement, root, {"VCPU": 1}, gone)
 

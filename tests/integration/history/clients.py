@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.fixtures.allocations import claim_body
 from tests.integration.history.model import (
     ABSENT,
     CONFLICT,
@@ -134,13 +135,7 @@ class Client:
         generation = self._generations.get(consumer)
         chosen = self._dice.sample(self._recorder.providers, self._dice.choice((1, 1, 2)))
         amounts = {provider: self._dice.randint(1, 4) for provider in chosen}
-        body = {
-            "allocations": {name: {"resources": {"VCPU": n}} for name, n in amounts.items()},
-            "consumer_generation": generation,
-            "project_id": "project",
-            "user_id": "user",
-            "consumer_type": "INSTANCE",
-        }
+        body = claim_body({name: {"VCPU": n} for name, n in amounts.items()}, generation)
 
         def made_of(status: int, content: Any) -> dict[str, Any]:
             if status == 204:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid as uuidlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import libvirt
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
+from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
 from tests.fixtures.libvirt_guests import guest_xml
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 from tests.functional.agent.in_process import Node
@@ -20,10 +20,6 @@ from tests.functional.either_placement import ours
 
 Amounts = Mapping[str, Mapping[str, int]]
 """By name of the provider and class."""
-
-
-def new_uuid() -> str:
-    return str(uuidlib.uuid4())
 
 
 class Host:
@@ -112,16 +108,12 @@ class Host:
         tree = self.tree()
         self.client.placement.allocations.put_allocations(
             consumer,
-            {
-                "allocations": {
-                    tree.data(f"{self.name}{suffix}").uuid: {"resources": dict(resources)}
+            claim_body(
+                {
+                    tree.data(f"{self.name}{suffix}").uuid: resources
                     for suffix, resources in amounts.items()
-                },
-                "project_id": "a-project",
-                "user_id": "a-user",
-                "consumer_generation": None,
-                "consumer_type": "INSTANCE",
-            },
+                }
+            ),
         )
 
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
@@ -129,8 +121,8 @@ class Host:
         tree = self.tree()
         record = self.client.placement.allocations.get_allocs_for_consumer(consumer)
         return {
-            tree.data(uuid).name.removeprefix(self.name): dict(entry["resources"])
-            for uuid, entry in record["allocations"].items()
+            tree.data(uuid).name.removeprefix(self.name): resources
+            for uuid, resources in amounts_of(record).items()
         }
 
     def close(self) -> None:

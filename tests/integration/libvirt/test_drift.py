@@ -13,6 +13,7 @@ import pytest
 
 from compute_agent.discovery.pci_address import pci_address
 from tests.data.machines import make, two_sockets
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.libvirt_guests import function_of_host, mediated_device, on_cell, pinned
 from tests.functional.agent.processes import (
     AgentProcess,
@@ -21,19 +22,11 @@ from tests.functional.agent.processes import (
     eventually,
     running,
 )
-from tests.integration.libvirt.hosts import Host, hypervisor_host, new_uuid
+from tests.integration.libvirt.hosts import Host, hypervisor_host
 
 FLAVOR = {"vcpus": 2, "memory_mb": 32, "root_gb": 0}
 ON_CELL = {"VCPU": 2, "MEMORY_MB": 32}
 AUDIT = {"audit_interval": 1, "audit_grace": 0}
-
-
-@pytest.fixture(scope="module")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture
@@ -89,10 +82,9 @@ def provider(placement: PlacementProcess, host: Host, suffix: str) -> str:
 
 def held(placement: PlacementProcess, host: Host, consumer: str) -> dict[str, dict[str, int]]:
     names = {provider["uuid"]: name for name, provider in placement.tree(host.name).items()}
-    allocations = placement.get(f"/allocations/{consumer}")["allocations"]
     return {
-        names[uuid].removeprefix(host.name): entry["resources"]
-        for uuid, entry in allocations.items()
+        names[uuid].removeprefix(host.name): amounts
+        for uuid, amounts in placement.held(consumer).items()
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid as uuidlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +15,7 @@ from compute_agent.discovery.libvirt.facts import Guest
 from compute_agent.discovery.pci_address import pci_address
 from compute_agent.virt.libvirt.holdings import holdings
 from tests.data.machines import make
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.libvirt_guests import (
     function_of_host,
     guest_xml,
@@ -27,10 +27,6 @@ from tests.fixtures.libvirt_guests import (
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 
 _Result = TypeVar("_Result")
-
-
-def new_uuid() -> str:
-    return str(uuidlib.uuid4())
 
 
 class Hypervisor:

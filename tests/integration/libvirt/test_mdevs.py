@@ -18,9 +18,10 @@ from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.state.claim import AssignedUnit, Claim
 from tests.data.machines import sriov_vgpus
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.libvirt_guests import mediated_device
 from tests.functional.agent.processes import eventually
-from tests.integration.libvirt.hosts import Host, hypervisor_host, new_uuid
+from tests.integration.libvirt.hosts import Host, hypervisor_host
 
 MADE = "0d5a2e31-6f0c-4a53-9a4b-1a1c2d3e4f50"
 """The device that the machine has, on its first VF."""

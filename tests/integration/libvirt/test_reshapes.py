@@ -10,6 +10,7 @@ import pytest
 
 from compute_agent.discovery.pci_address import pci_address
 from tests.data.machines import make, two_sockets
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.libvirt_guests import (
     function_of_host,
     interface_of_host,
@@ -17,7 +18,7 @@ from tests.fixtures.libvirt_guests import (
     on_cell,
     pinned,
 )
-from tests.integration.libvirt.hosts import Host, hypervisor_host, new_uuid
+from tests.integration.libvirt.hosts import Host, hypervisor_host
 
 GPU_0, GPU_1 = "_pci_0000_18_00_0", "_pci_0000_82_00_0"
 NESTED = "[compute]\nenable_numa_reporting_to_placement = True\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import libvirt
@@ -20,14 +19,6 @@ WARMING = 40
 MOST_MIB = 70
 MOST_GROWTH_MIB = 1.0
 """What the allocator keeps may still settle."""
-
-
-@pytest.fixture
-def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
-    server = PlacementProcess(tmp_path)
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.mark.usefixtures("console_scripts")

@@ -20,10 +20,11 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import CapacityExceeded, ConcurrentUpdate, ProviderNotFound
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.databases import Server, migrate
 from tests.fixtures.galera import galera_cluster, galera_missing
 from tests.integration.candidates.follower_worker import content
-from tests.integration.store.conftest import new_provider, new_uuid, set_of
+from tests.integration.store.conftest import new_provider, set_of
 
 CAPACITY = 60
 CLIENTS = 8

@@ -15,7 +15,8 @@ from placement_server.store.providers import aggregates, filters, providers, tra
 from placement_server.store.providers.tree import read_tree
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
-from tests.integration.store.conftest import generation_of, new_provider, new_uuid, set_of, use_of
+from tests.fixtures.allocations import new_uuid
+from tests.integration.store.conftest import generation_of, new_provider, set_of, use_of
 
 MANY = 70_000
 NAMES = [f"CUSTOM_UNKNOWN_{number}" for number in range(MANY)]

@@ -18,8 +18,9 @@ from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.transaction import WriteTransaction
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.databases import Server
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
+from tests.integration.store.conftest import OPTIONS, new_provider
 
 PATIENT = StoreOptions(connect_tries=3, connect_interval=0.01)
 

@@ -18,10 +18,11 @@ from placement_server.conf import InvalidConfiguration
 from placement_server.store import audit as checks
 from placement_server.store.schema import revision
 from placement_server.store.store import Store
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.databases import Server
 from tests.fixtures.placement import free_port
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
+from tests.integration.store.conftest import OPTIONS, new_provider
 from tests.integration.store.published_dumps import load
 
 Run = Callable[..., tuple[int, str]]

@@ -28,7 +28,8 @@ from placement_server.store.providers import aggregates, inventory_rows, provide
 from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
 from placement_server.store.tables import metadata
-from tests.integration.store.conftest import OPTIONS, new_uuid, set_of
+from tests.fixtures.allocations import new_uuid
+from tests.integration.store.conftest import OPTIONS, set_of
 from tests.integration.store.published_dumps import load
 
 SYNCED = StoreOptions(sqlite_synchronous=False, connect_tries=1, sync_on_startup=True)

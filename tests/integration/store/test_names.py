@@ -17,7 +17,8 @@ from placement_server.store.providers import inventories, inventory_rows, traits
 from placement_server.store.schema.names import STANDARD_CLASS_IDS
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
-from tests.integration.store.conftest import new_provider, new_uuid, opened, set_of
+from tests.fixtures.allocations import new_uuid
+from tests.integration.store.conftest import new_provider, opened, set_of
 
 
 def custom() -> str:

@@ -13,7 +13,8 @@ from placement_server.store import resource_classes, transaction
 from placement_server.store.allocations import allocations
 from placement_server.store.providers import traits
 from placement_server.store.store import Store
-from tests.integration.store.conftest import new_provider, new_uuid, opened, set_of, stock, use_of
+from tests.fixtures.allocations import new_uuid
+from tests.integration.store.conftest import new_provider, opened, set_of, stock, use_of
 
 CLIENTS = 24
 ROUNDS = 4

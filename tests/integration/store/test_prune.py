@@ -17,7 +17,8 @@ from placement_server.store.providers import aggregates, traits
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.store import Store
 from placement_server.store.tables import changes, consumer_types, placement_aggregates, projects
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, opened
+from tests.fixtures.allocations import new_uuid
+from tests.integration.store.conftest import OPTIONS, new_provider, opened
 
 Run = Callable[..., str]
 

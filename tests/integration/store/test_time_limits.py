@@ -19,8 +19,9 @@ from placement_server.store.errors import ProviderNotFound, StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
-from tests.functional.api.wsgi_client import Client, claim_body
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, opened
+from tests.fixtures.allocations import claim_body, new_uuid
+from tests.functional.api.wsgi_client import Client
+from tests.integration.store.conftest import OPTIONS, new_provider, opened
 from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE
 

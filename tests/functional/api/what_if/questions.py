@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.fixtures.allocations import claim_body
+
 from ..candidate_world import A1, UUID, build_world
-from ..wsgi_client import EXTENDED, Answer, Client, claim_body
+from ..wsgi_client import EXTENDED, Answer, Client
 
 QUESTIONS = [
     {"candidates": "resources=VCPU:3,MEMORY_MB:1024&limit=20"},

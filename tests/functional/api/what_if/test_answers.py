@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.allocations import claim_body
+
 from ..candidate_world import UUID, path_of
 from ..conftest import MakeApi
-from ..wsgi_client import Client, claim_body
+from ..wsgi_client import Client
 from .questions import (
     CONSUMERS,
     HELD,
