@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from placement_server.store.records import (
 )
 from placement_server.store.store import Store
 from placement_server.store.transaction import WriteTransaction
+from tests.fixtures.allocations import new_uuid
 from tests.fixtures.databases import DATABASES, fresh_database, migrated_sqlite
 from tests.integration.store.interleaving import Sessions
 
@@ -51,9 +51,13 @@ def store(module_database_url: str) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
-    """Two stores over one database, for two writers at once."""
-    with opened(module_database_url) as second, closing(Sessions(store, second)) as both:
-        yield both
+    """Three stores over one database, for writers at once."""
+    with (
+        opened(module_database_url) as second,
+        opened(module_database_url) as third,
+        closing(Sessions(store, second, third)) as sessions,
+    ):
+        yield sessions
 
 
 @pytest.fixture
@@ -67,10 +71,6 @@ def configured(tmp_path: Path) -> Callable[[str], list[str]]:
         return ["--config-file", str(file)]
 
     return configure
-
-
-def new_uuid() -> str:
-    return str(uuid.uuid4())
 
 
 def new_provider(

@@ -9,8 +9,9 @@ from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
+from tests.fixtures.allocations import new_uuid
 from tests.integration.store import scene_rows
-from tests.integration.store.conftest import move_provider, new_uuid, restock, set_of, stock
+from tests.integration.store.conftest import move_provider, restock, set_of, stock
 from tests.integration.store.interleaving import Action, Scene, writing
 
 
@@ -81,6 +82,13 @@ def claim_two(first: str, second: str, *, new_project: bool = False) -> Action:
         store.write(allocations.write, writes)
 
     return action
+
+
+def migrate(store: Store, scene: Scene) -> None:
+    """Move `old` to the other host; `two` keeps its place for it."""
+    place = {scene["host"]: {"VCPU": 3}, scene["left"]: {"VGPU": 1}}
+    moved = set_of(scene["old"], {scene["other"]: {"VCPU": 3}}, 1)
+    store.write(allocations.write, [set_of(scene["two"], place, None), moved])
 
 
 def shrink(total: int) -> Action:

@@ -1,8 +1,9 @@
-"""Two sessions in every order that matters, compared with one after the other.
+"""Sessions at once, stopped where it hurts, compared with one after the other.
 
-`first` is stopped before each of its statements in turn (its COMMIT too); then `second` runs
-to its end, or until the database makes it wait; then `first` goes on. Whatever happens must be
-what would have happened had they run one after the other, in one order or the other.
+Of two, the first is stopped before each of its statements in turn (its COMMIT too); then the second
+runs to its end, or until the database makes it wait; then the first goes on. Of three, the second
+is stopped before its COMMIT, and then comes the third. Whatever happens must be what would have
+happened had they run one after the other, in one order or another.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -28,6 +29,9 @@ from tests.integration.store.copied_scenes import OriginalScene, Scene
 Action = Callable[[Store, Scene], object]
 MakeScene = Callable[[Store], Scene]
 DEADLINE = 30.0
+COMMIT: Final = -1
+"""The number of no statement, but the place before the COMMIT."""
+NEVER: Final = -2
 
 
 def writing(function: Callable[..., object], *roles: str, **arguments: object) -> Action:
@@ -39,18 +43,26 @@ def writing(function: Callable[..., object], *roles: str, **arguments: object) -
 
 @dataclass
 class Stop:
-    """Stops one session once, before its statement number `at`."""
+    """Stops one session once, before its statement number `at`.
+
+    :ivar reached: it stands still: stopped, or at its end.
+    :ivar seen: statements so far, with the COMMIT.
+    """
 
     at: int
     reached: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
     seen: int = 0
 
-    def step(self) -> None:
-        number, self.seen = self.seen, self.seen + 1
-        if number == self.at:
+    def step(self, number: int | None = None) -> None:
+        number, self.seen = self.seen if number is None else number, self.seen + 1
+        if number == self.at and not self.go.is_set():
             self.reached.set()
             assert self.go.wait(DEADLINE), "nobody told the stopped session to go on"
+
+    def go_on(self) -> None:
+        self.reached.clear()
+        self.go.set()
 
 
 @contextmanager
@@ -68,15 +80,18 @@ def stopping(store: Store, stop: Stop) -> Iterator[None]:
     def on_statement(*_: Any) -> None:
         stop.step()
 
+    def on_commit(_: sa.Connection) -> None:
+        stop.step(COMMIT if stop.at == COMMIT else None)
+
     with (
         listening(store, "before_cursor_execute", on_statement),
-        listening(store, "commit", on_statement),
+        listening(store, "commit", on_commit),
     ):
         yield
 
 
 @contextmanager
-def deadlocks_of(stores: list[Store]) -> Iterator[list[str]]:
+def deadlocks_of(stores: Sequence[Store]) -> Iterator[list[str]]:
     """The deadlocks that these stores were told of."""
     told: list[str] = []
 
@@ -132,16 +147,32 @@ class _OneTransaction:
     write = read
 
 
-class Sessions:
-    """Two stores over one database, and a third connection that sees who waits for a lock."""
+@dataclass
+class RunningAction:
+    """An action that was begun in a session."""
 
-    def __init__(self, first: Store, second: Store) -> None:
-        self.first = first
-        self.second = second
-        self._watcher = sa.create_engine(first.engine.url, isolation_level="AUTOCOMMIT")
+    stop: Stop
+    outcome: Future[str]
+
+    def __post_init__(self) -> None:
+        self.outcome.add_done_callback(lambda _: self.stop.reached.set())
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether it has neither ended nor come to its stop."""
+        return not (self.stop.reached.is_set() or self.outcome.done())
+
+
+class Sessions:
+    """Stores over one database, and a further connection that sees who waits for a lock."""
+
+    def __init__(self, *stores: Store) -> None:
+        self.stores = stores
+        self.first, self.second, *_ = stores
+        self._watcher = sa.create_engine(self.first.engine.url, isolation_level="AUTOCOMMIT")
         self._originals: dict[MakeScene, OriginalScene] = {}
         self._unused_scenes: dict[MakeScene, list[Scene]] = {}
-        self.family = first.engine.dialect.name
+        self.family = self.first.engine.dialect.name
 
     def close(self) -> None:
         self._watcher.dispose()
@@ -159,53 +190,65 @@ class Sessions:
             unused += self.first.write(self._originals[make_scene].copy, ahead)
         return unused.pop()
 
-    def run_interleaved(
+    def run_together(
         self,
-        first: Action,
-        second: Action,
+        actions: Sequence[Action],
         scene: Scene,
-        at: int,
+        stops: Sequence[int],
         meanwhile: Callable[[], object] = lambda: None,
-    ) -> tuple[str, str] | None:
-        """The two outcomes; None when `first` has no statement number `at`.
+        *,
+        backwards: bool = False,
+    ) -> tuple[str, ...] | None:
+        """The outcomes; None when the first has no statement of its number.
 
-        `meanwhile` is called when `second` has ended or waits, and `first` is still stopped.
+        Each is begun when those before it have ended, are stopped, or wait for one another. When
+        nobody moves any more, the stopped ones go on in turn.
+
+        :param stops: the statement before which each action is stopped.
+        :param meanwhile: called when all have been begun, and before any goes on.
+        :param backwards: the last that is stopped goes on first.
         """
-        stop = Stop(at)
-        begun = threading.Event()
-        with stopping(self.first, stop), ThreadPoolExecutor(2) as pool:
-            one = pool.submit(outcome, first, self.first, scene)
-            one.add_done_callback(lambda _: stop.reached.set())
-            assert stop.reached.wait(DEADLINE), "the first session does not get on"
-            if one.done():
-                one.result()
-                return None
-            with listening(self.second, "before_cursor_execute", lambda *_: begun.set()):
-                two = pool.submit(outcome, second, self.second, scene)
-                self._await_end_or_lock(two, begun)
-                try:
-                    meanwhile()
-                finally:
-                    stop.go.set()
-                return one.result(DEADLINE), two.result(DEADLINE)
+        runs: list[RunningAction] = []
+        with ExitStack() as ends, ThreadPoolExecutor(len(actions)) as pool:
+            try:
+                for action, store, at in zip(actions, self.stores, stops, strict=False):
+                    stop = Stop(at)
+                    ends.enter_context(stopping(store, stop))
+                    runs.append(RunningAction(stop, pool.submit(outcome, action, store, scene)))
+                    self._settle(runs)
+                    if runs[0].outcome.done():
+                        runs[0].outcome.result()
+                        return None
+                meanwhile()
+                for run in runs[::-1] if backwards else runs:
+                    run.stop.go_on()
+                    self._settle(runs)
+            finally:
+                # whatever happened, nobody is left waiting
+                for run in runs:
+                    run.stop.go_on()
+            return tuple(run.outcome.result(DEADLINE) for run in runs)
 
     def await_lock(self, waiting: Future[Any]) -> None:
         """Return when a session waits for a lock, not on SQLite; `waiting` must not end."""
-        self._await_end_or_lock(waiting, threading.Event())
+        self._settle([RunningAction(Stop(NEVER), waiting)])
         assert not waiting.done(), f"it waited for nothing: {waiting.exception()}"
 
-    def _waits(self, begun: threading.Event) -> bool:
-        """Whether the second session waits for the first."""
-        if self.family == "sqlite":
-            # it asked for the one write transaction there is
-            return begun.is_set()
-        return waiting_sessions(self._watcher) > 0
-
-    def _await_end_or_lock(self, running: Future[Any], begun: threading.Event) -> None:
+    def _settle(self, runs: Sequence[RunningAction]) -> None:
+        """Wait until each has ended, has come to its stop, or waits for another."""
         deadline = time.monotonic() + DEADLINE
-        # mostly it ends at once, and who waits for a lock is a question that takes as long
-        while not wait([running], 0.005).done and not self._waits(begun):
-            assert time.monotonic() < deadline, "neither session gets on"
+        while on_their_way := [run for run in runs if run.is_on_its_way]:
+            # mostly it ends at once, and who waits for a lock is a question that takes as long
+            if not on_their_way[0].stop.reached.wait(0.005) and self._all_wait(on_their_way):
+                return
+            assert time.monotonic() < deadline, "the sessions do not get on"
+
+    def _all_wait(self, on_their_way: Sequence[RunningAction]) -> bool:
+        """Whether each of these waits for another."""
+        if self.family == "sqlite":
+            # they asked for the one write transaction there is
+            return all(run.stop.seen for run in on_their_way)
+        return waiting_sessions(self._watcher) >= len(on_their_way)
 
 
 def _new_original(tx: WriteTransaction, make_scene: MakeScene) -> OriginalScene:
@@ -230,7 +273,7 @@ def check_both_orders(
 
     :param ahead: how many scenes to make at once; 1 where one of the two changes those of others.
     """
-    with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
+    with deadlocks_of(sessions.stores) as deadlocks:
         _check_interruptions(sessions, make_scene, pair, look, meanwhile, ahead)
         if sessions.family != "sqlite":
             # SQLite runs one write transaction after the other by itself: once is enough there
@@ -246,19 +289,57 @@ def _check_interruptions(
     meanwhile: Callable[[Scene], object],
     ahead: int,
 ) -> None:
-    def seen(scene: Scene) -> object:
-        return sessions.first.read(lambda tx: look(cast("Store", _OneTransaction(tx)), scene))
-
-    allowed = []
-    for order in ((0, 1), (1, 0)):
-        scene = sessions.new_scene(make_scene, ahead)
-        outcomes = {number: outcome(actions[number], sessions.first, scene) for number in order}
-        allowed.append(((outcomes[0], outcomes[1]), seen(scene)))
+    allowed = _outcomes_in_a_row(sessions, make_scene, actions, look, ahead)
     for at in itertools.count():
         scene = sessions.new_scene(make_scene, ahead)
-        results = sessions.run_interleaved(*actions, scene, at, functools.partial(meanwhile, scene))
+        stops, look_on = (at, NEVER), functools.partial(meanwhile, scene)
+        results = sessions.run_together(actions, scene, stops, look_on)
         if results is None:
             assert at > 0, "the first action has no statement"
             return
-        got = (results, seen(scene))
+        got = (results, _seen(sessions, look, scene))
         assert got in allowed, f"stopped before statement {at}: {got}\nis none of {allowed}"
+
+
+def check_three(
+    sessions: Sessions,
+    make_scene: MakeScene,
+    actions: tuple[Action, Action, Action],
+    look: Callable[[Store, Scene], object],
+) -> None:
+    """Interrupts the first in the middle and near its end, the second before its COMMIT."""
+    allowed = _outcomes_in_a_row(sessions, make_scene, actions, look, 10)
+    counted = Stop(NEVER)
+    with stopping(sessions.first, counted):
+        outcome(actions[0], sessions.first, sessions.new_scene(make_scene, 10))
+    last = counted.seen - 1
+    assert last > 2, "the first action has hardly a statement"
+    with deadlocks_of(sessions.stores) as deadlocks:
+        for number, at in enumerate(sorted({last // 2, last - 1, last})):
+            scene, stops = sessions.new_scene(make_scene, 10), (at, COMMIT, NEVER)
+            backwards = number % 2 == 1
+            results = sessions.run_together(actions, scene, stops, backwards=backwards)
+            got = (results, _seen(sessions, look, scene))
+            assert got in allowed, f"stopped before statement {at} of {last}: {got}"
+    assert deadlocks == []
+
+
+def _outcomes_in_a_row(
+    sessions: Sessions,
+    make_scene: MakeScene,
+    actions: Sequence[Action],
+    look: Callable[[Store, Scene], object],
+    ahead: int,
+) -> list[tuple[tuple[str, ...], object]]:
+    """The outcomes of the actions, and what is seen then, in each order."""
+    found = []
+    for order in itertools.permutations(range(len(actions))):
+        scene = sessions.new_scene(make_scene, ahead)
+        outcomes = {number: outcome(actions[number], sessions.first, scene) for number in order}
+        statuses = tuple(outcomes[number] for number in range(len(actions)))
+        found.append((statuses, _seen(sessions, look, scene)))
+    return found
+
+
+def _seen(sessions: Sessions, look: Callable[[Store, Scene], object], scene: Scene) -> object:
+    return sessions.first.read(lambda tx: look(cast("Store", _OneTransaction(tx)), scene))

@@ -1,4 +1,4 @@
-"""Two writers at once leave what two writers in a row would have left."""
+"""Two or three writers at once leave what as many in a row would have left."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.integration.store.host_scene import (
     drop_disk,
     last_unit,
     look,
+    migrate,
     move,
     release,
     reshape_to,
@@ -32,7 +33,13 @@ from tests.integration.store.host_scene import (
     set_traits,
     shrink,
 )
-from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
+from tests.integration.store.interleaving import (
+    Action,
+    Scene,
+    Sessions,
+    check_both_orders,
+    check_three,
+)
 
 PAIRS: dict[str, tuple[Action, Action]] = {
     "two claims for the last unit": (last_unit, claim("two", {"host": {"VCPU": 1}}, None)),
@@ -112,6 +119,53 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 }
 
 
+ONE_VCPU = {"host": {"VCPU": 1}}
+THREES: dict[str, tuple[Action, Action, Action]] = {
+    "three claims for the last units": (
+        claim("one", ONE_VCPU, None),
+        claim("two", ONE_VCPU, None),
+        claim("child", {"host": {"DISK_GB": 10}}, None),
+    ),
+    "two claims and a shrinking inventory": (
+        claim("one", {"other": {"VCPU": 1}, **ONE_VCPU}, None),
+        shrink(3),
+        claim("two", ONE_VCPU, None),
+    ),
+    "a release, a claim that needs it, and one that does not": (
+        release,
+        claim("one", {"host": {"VCPU": 3}}, None),
+        claim("two", {"other": {"VCPU": 1}, **ONE_VCPU}, None),
+    ),
+    "claims in opposite order and a shrinking inventory": (
+        claim("one", {**ONE_VCPU, "other": {"VCPU": 1}}, None),
+        claim("two", {"other": {"VCPU": 1}, **ONE_VCPU}, None),
+        shrink(3),
+    ),
+    "a claim, the end of the provider, and a claim": (
+        claim("one", {"other": {"VCPU": 1}}, None),
+        delete_provider("other"),
+        claim("two", {"other": {"VCPU": 4}}, None),
+    ),
+    "a claim, a reshape, and another reshape": (
+        last_unit,
+        reshape_to("left"),
+        reshape_to("right"),
+    ),
+    "a reshape, a claim, and a shrinking inventory": (reshape_to("left"), last_unit, shrink(2)),
+    "a move in the tree, a claim, and the end of where it goes": (
+        move("right", "other"),
+        claim("one", {"right": {"VGPU": 1}}, None),
+        delete_provider("other"),
+    ),
+    "a migration, a resize of what migrates, and a claim": (
+        migrate,
+        claim("old", {"host": {"VCPU": 4}}, 1),
+        claim("one", {"other": {"VCPU": 3}}, None),
+    ),
+    "a migration, a reshape, and the end of the consumer": (migrate, reshape_to("left"), release),
+}
+
+
 @pytest.fixture(scope="module")
 def trees(module_database_url: str) -> Iterator[StoredTreeReader]:
     """Follows all the time, even while one of the two is stopped, and has it all at the end."""
@@ -142,6 +196,13 @@ def test_two_at_once_leave_what_two_in_a_row_leave(
         return look(store, scene)
 
     check_both_orders(sessions, scene, pair, look_at_tags_too, read_trees)
+
+
+@pytest.mark.parametrize("actions", THREES.values(), ids=THREES.keys())
+def test_three_at_once_leave_what_three_in_a_row_leave(
+    sessions: Sessions, actions: tuple[Action, Action, Action]
+) -> None:
+    check_three(sessions, scene, actions, look)
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
