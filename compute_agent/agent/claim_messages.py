@@ -7,6 +7,8 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from compute_agent import errors
 from compute_agent.claims.checks import ClaimRequest
 from compute_agent.programs.whole_numbers import MOST, whole_number
@@ -61,7 +63,7 @@ def answer_of(claim: Claim, tree: ProviderTree) -> dict[str, Any]:
 
     :param tree: of the node, with its named units.
     """
-    document = claim.document()
+    document: dict[str, Any] = to_builtins(claim)
     for unit in document["units"]:
         if not tree.exists(unit["provider_uuid"]):
             continue  # a pass since the claim took it out

@@ -207,7 +207,7 @@ class AgentCommands(Struct, eq=False):
 
     def claims(self) -> list[dict[str, Any]]:
         """Return what instances hold here."""
-        return [claim.document() for claim in self.book.claims()]
+        return [to_builtins(claim) for claim in self.book.claims()]
 
     def clear_fault(self, provider: str) -> bool:
         """Offer a device that was marked as broken again, in the next pass.

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.claims import comparison, legacy_allocation
@@ -143,7 +144,7 @@ class ClaimBook(Struct, eq=False):
         before = claims.get(claim.migration) if claim.migration else None
         if before is not None and before.instance == consumer:
             self.ledger.change_claims(
-                drop=[before.consumer], add=[before._replace(consumer=consumer)]
+                drop=[before.consumer], add=[replace(before, consumer=consumer)]
             )
         else:
             self.ledger.change_claims(drop=[consumer])
@@ -349,7 +350,7 @@ class ClaimBook(Struct, eq=False):
             cells=places,
         )
         source_claims = (
-            [left_claim._replace(consumer=request.migration, migration="")]
+            [replace(left_claim, consumer=request.migration, migration="")]
             if left_claim is not None
             else []
         )

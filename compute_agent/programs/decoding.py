@@ -55,21 +55,23 @@ def convert(document: Any, kind: type[Value]) -> Value:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         raise Misfit(_sentence(document, kind, str(error))) from None
+    except UnicodeEncodeError as error:
+        raise Misfit(f"it has half a character ({error})") from None
 
 
 def decode(content: bytes, kind: type[Value]) -> Value:
     """Return JSON as a value of a type.
 
     :raises Misfit: it does not fit the type.
-    :raises msgspec.DecodeError: it is not JSON.
+    :raises json.JSONDecodeError: it is not JSON.
     :raises RecursionError: it is nested too deeply.
     """
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         convert(json.loads(content), kind)
-        # only a number out of range fits once it is read
-        raise Misfit(str(error)) from None
+        # what Python reads, but can neither print nor send
+        raise Misfit(f"it has half a character or a number that JSON lacks ({error})") from None
 
 
 def value_text(value: Any) -> str:
@@ -100,6 +102,8 @@ def _sentence(document: Any, kind: Any, text: str) -> str:
         verb = "is missing" if field[1].startswith("missing") else "is not known"
         return f"{place}{_step(field[2])} {verb}".removeprefix(".")
     place = place.removeprefix(".") or "it"
+    if not (keys or fault.startswith(("Expected", "Invalid"))):
+        return fault
     if expectation := _EXPECTATION.fullmatch(fault):
         words = " or ".join(_WORDS.get(word, word) for word in expectation[1].split(" | "))
         return f"{place} is {value_text(value)}, not {words}{expectation[2]}"

@@ -7,7 +7,6 @@ one, the cache is right.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -15,17 +14,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 
 from compute_agent.placement.connection import Clock
 from compute_agent.placement.providers import AtGeneration
-from compute_agent.placement.response_schemas import RECORD
+from compute_agent.programs.decoding import Number, Whole
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
 from compute_agent.provider_tree.inventory import complete_inventory
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable
-from compute_agent.state.shapes import TEXT, WHOLE, Shape, list_of, map_of, object_of, text_or_null
 
 LOG = logging.getLogger(__name__)
 
@@ -33,23 +31,30 @@ FORMAT: Final = 1
 FEW_TREES: Final = 8
 MANY_TREES_INTERVAL: Final = 60.0
 
-_NAMES = list_of(TEXT)
-_PROVIDER = object_of(
-    {
-        "uuid": TEXT,
-        "name": TEXT,
-        "generation": WHOLE,
-        "parent_provider_uuid": text_or_null,
-        "inventory": map_of(RECORD),
-        "traits": _NAMES,
-        "aggregates": _NAMES,
-        "stale": _NAMES,
-    }
-)
-_ANY_FORMAT: Final = Shape("a cache", object_of({"format": WHOLE}))
-_THIS_FORMAT: Final = Shape(
-    "a cache", object_of({"trees": map_of(list_of(_PROVIDER))}, {"etags": map_of(TEXT)})
-)
+
+class CachedProvider(Struct, frozen=True):
+    """One provider of a tree, as it is kept.
+
+    :param stale: the aspects that have to be read again.
+    """
+
+    uuid: str
+    name: str
+    generation: Whole
+    parent_provider_uuid: str | None
+    inventory: Mapping[str, Mapping[str, Whole | Number]]
+    traits: frozenset[str]
+    aggregates: frozenset[str]
+    stale: frozenset[str]
+
+
+class _Format(Struct, frozen=True):
+    format: Whole
+
+
+class _CachedTrees(_Format, frozen=True):
+    trees: dict[str, list[CachedProvider]]
+    etags: dict[str, str] = {}
 
 
 class TreeCache(Struct):
@@ -164,15 +169,17 @@ class CacheFile:
     def load(self) -> dict[str, TreeCache]:
         """Return the trees by root uuid, empty when the file is missing or cannot be used."""
         try:
-            document = documents.parse(documents.read_file(self._path), _ANY_FORMAT)
-            if document["format"] != FORMAT:
-                LOG.info("Ignoring the cache %s: it has format %s", self._path, document["format"])
+            content = documents.read_file(self._path)
+            found_format = documents.parse(content, _Format).format
+            if found_format != FORMAT:
+                LOG.info("Ignoring the cache %s: it has format %s", self._path, found_format)
                 return {}
-            documents.check(document, _THIS_FORMAT)
-            etags = document.get("etags", {})
+            cached = documents.parse(content, _CachedTrees)
             return {
-                root: TreeCache(root, _tree_from(root, providers), hint=True, etag=etags.get(root))
-                for root, providers in document["trees"].items()
+                root: TreeCache(
+                    root, _tree_from(root, providers), hint=True, etag=cached.etags.get(root)
+                )
+                for root, providers in cached.trees.items()
             }
         except FileNotFoundError:
             return {}
@@ -206,17 +213,16 @@ class CacheFile:
             self._written_at = self._clock.monotonic()
             self.is_pending = False
             etags = {cache.root_uuid: cache.etag for cache in caches}
-            trees = {cache.root_uuid: _plain(cache.tree) for cache in caches}
+            trees = {cache.root_uuid: _cached_providers(cache.tree) for cache in caches}
             # no etag where a pass took in another tree meanwhile
             unchanged = {
                 cache.root_uuid for cache in caches if cache.etag == etags[cache.root_uuid]
             }
-            document = {
-                "format": FORMAT,
-                "trees": trees,
-                "etags": {root: etag for root, etag in etags.items() if etag and root in unchanged},
+            unchanged_etags = {
+                root: etag for root, etag in etags.items() if etag and root in unchanged
             }
-            content = json.dumps(document, separators=(",", ":")).encode()
+            document = _CachedTrees(FORMAT, trees, unchanged_etags)
+            content = json.encode(document, order="deterministic")
             if len(content) > documents.MAX_BYTES:
                 LOG.warning(
                     "The cache of %d trees in %s was not written: it would have more than %d "
@@ -235,41 +241,39 @@ class CacheFile:
                 )
 
 
-def _plain(tree: ProviderTree) -> list[dict[str, Any]]:
+def _cached_providers(tree: ProviderTree) -> list[CachedProvider]:
     providers = (tree.data(uuid) for uuid in tree.get_provider_uuids())
     return [
-        {
-            "uuid": provider.uuid,
-            "name": provider.name,
-            "generation": provider.generation,
-            "parent_provider_uuid": provider.parent_uuid,
-            "inventory": provider.inventory,
-            "traits": sorted(provider.traits),
-            "aggregates": sorted(provider.aggregates),
-            "stale": sorted(tree.stale_aspects(provider.uuid)),
-        }
+        CachedProvider(
+            provider.uuid,
+            provider.name,
+            provider.generation,
+            provider.parent_uuid,
+            provider.inventory,
+            provider.traits,
+            provider.aggregates,
+            tree.stale_aspects(provider.uuid),
+        )
         for provider in providers
         if provider.generation is not None
     ]
 
 
-def _tree_from(root: str, providers: list[Any]) -> ProviderTree:
+def _tree_from(root: str, providers: Sequence[CachedProvider]) -> ProviderTree:
     tree = ProviderTree()
-    for record in providers:
-        uuid, generation, parent = (
-            record[key] for key in ("uuid", "generation", "parent_provider_uuid")
-        )
+    for cached in providers:
+        uuid, parent = cached.uuid, cached.parent_provider_uuid
         try:
             if parent is None:
-                tree.new_root(record["name"], uuid, generation)
+                tree.new_root(cached.name, uuid, cached.generation)
             else:
-                tree.new_child(record["name"], parent, uuid, generation)
+                tree.new_child(cached.name, parent, uuid, cached.generation)
+            tree.update_inventory(uuid, complete_inventory(cached.inventory))
         except ValueError as error:
             raise FileUnusable(f"is damaged: trees.{root} is not a tree ({error})") from error
-        tree.update_inventory(uuid, complete_inventory(record["inventory"]))
-        tree.update_traits(uuid, record["traits"])
-        tree.update_aggregates(uuid, record["aggregates"])
-        tree.mark_stale(uuid, set(record["stale"]).intersection(ASPECTS))
+        tree.update_traits(uuid, cached.traits)
+        tree.update_aggregates(uuid, cached.aggregates)
+        tree.mark_stale(uuid, cached.stale.intersection(ASPECTS))
     if providers and not (tree.exists(root) and tree.data(root).parent_uuid is None):
         raise FileUnusable(f"is damaged: trees.{root} is not the tree of this root")
     return tree

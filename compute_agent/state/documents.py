@@ -1,4 +1,4 @@
-"""Documents on disk, read from regular files within limits of size, depth and shape.
+"""Documents on disk, read from regular files within limits of size, and decoded into values.
 
 A file may be anything by the time it is read: a pipe without a writer, a device without an end, the
 remains of a disk's fault. Everything that outlives a process is read through here, so that each of
@@ -8,7 +8,6 @@ these is an error that names the file and the place in it.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import sys
@@ -16,11 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.state.shapes import Shape
+from compute_agent.programs.decoding import Misfit, Value, decode
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-MAX_DEPTH: Final = 32
-"""Objects and lists inside one another; documents of the agent have seven at most."""
+NESTED: Final = "is damaged: it is nested too deeply"
 
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
@@ -143,44 +141,17 @@ def parse_yaml(content: bytes) -> Any:
         raise FileUnusable(str(error)) from error
 
 
-def parse(content: bytes, shape: Shape) -> Any:
-    """Parse a document of this shape.
+def parse(content: bytes, kind: type[Value]) -> Value:
+    """Return a JSON document as a value of this type.
 
     :raises NoJson: it is not JSON.
-    :raises FileUnusable: it is nested too deeply, or does not fit the shape.
+    :raises FileUnusable: it is nested too deeply, or does not fit the type.
     """
     try:
-        document = json.loads(content)
+        return decode(content, kind)
     except RecursionError:
-        raise FileUnusable("is damaged: it is nested too deeply") from None
+        raise FileUnusable(NESTED) from None
+    except Misfit as error:
+        raise FileUnusable(f"is damaged: {error}") from error
     except ValueError as error:
         raise NoJson(f"is damaged: it is not JSON ({error})") from error
-    if _depth(document) > MAX_DEPTH:
-        raise FileUnusable("is damaged: it is nested too deeply")
-    check(document, shape)
-    return document
-
-
-def check(document: Any, shape: Shape) -> None:
-    """Check that a document fits `shape`.
-
-    :raises FileUnusable: names the first place where it does not.
-    """
-    misfit = shape.misfit(document)
-    if misfit is not None:
-        raise FileUnusable(f"is damaged: {misfit}")
-
-
-def _depth(document: Any) -> int:
-    """Return how deep containers are nested, as far as is permitted and one more."""
-    level = [document] if isinstance(document, dict | list) else []
-    depth = 0
-    while level and depth <= MAX_DEPTH:
-        depth += 1
-        level = [
-            member
-            for container in level
-            for member in (container.values() if isinstance(container, dict) else container)
-            if isinstance(member, dict | list)
-        ]
-    return depth

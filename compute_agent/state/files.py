@@ -15,19 +15,19 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
+
+from msgspec import Struct, to_builtins
 
 from compute_agent import errors
+from compute_agent.programs.decoding import Misfit, Value, convert
 from compute_agent.state import documents
 from compute_agent.state.documents import FileUnusable
-from compute_agent.state.shapes import TEXT, WHOLE, Shape, anything, object_of
 
 LOG = logging.getLogger(__name__)
 
 VERSION = 1
-ENVELOPE = Shape("a state file", object_of({"version": WHOLE, "sha256": TEXT, "state": anything}))
 
 
 class StateUnusable(errors.InvalidConfiguration):
@@ -182,56 +182,68 @@ class WriteFailure(NamedTuple):
     size: int
 
 
-class StateFile:
+class _Envelope(Struct, frozen=True):
+    version: int
+    sha256: str
+    state: Any
+
+
+class StateFile(Generic[Value]):
     """One JSON document in the state directory, with a version and a checksum.
 
-    :param shape: of the document.
+    :param kind: the type of the document.
+    :param loss: what an agent starts without when the file is moved away, for messages.
     :ivar failure: None where the last document was written, or one of its size would be now.
     """
 
-    def __init__(self, path: Path, shape: Shape) -> None:
+    def __init__(self, path: Path, kind: type[Value], loss: str) -> None:
         self.path = path
-        self._shape = shape
+        self._kind = kind
+        self._loss = loss
         self.failure: WriteFailure | None = None
 
-    def load(self) -> dict[str, Any]:
-        """Return the document, empty without a file.
+    def load(self) -> Value | None:
+        """Return the document, None without a file.
 
         :raises StateUnusable: the file cannot be read, is damaged, or is of a newer version.
         """
         try:
-            envelope = documents.parse(documents.read_file(self.path), ENVELOPE)
-            return self._document(envelope)
+            return self._document(documents.parse(documents.read_file(self.path), _Envelope))
         except FileNotFoundError:
-            return {}
+            return None
         except FileUnusable as error:
             raise StateUnusable(
                 f"The state file {self.path} {error}. Nothing was changed. Restore it from a "
                 "backup; only without one, move it away: the agent then starts without "
-                f"{self._shape.words}."
+                f"{self._loss}."
             ) from error
 
-    def _document(self, envelope: Mapping[str, Any]) -> dict[str, Any]:
-        version, checksum = envelope["version"], envelope["sha256"]
-        document: dict[str, Any] = envelope["state"]
-        if version != VERSION:
+    def _document(self, envelope: _Envelope) -> Value:
+        if envelope.version != VERSION:
             raise FileUnusable(
-                f"has version {version}, this agent reads {VERSION}: run the agent that wrote it"
+                f"has version {envelope.version}, this agent reads {VERSION}: run the agent that "
+                "wrote it"
             )
-        if checksum != _checksum(document):
-            raise FileUnusable(
-                f"was changed: its checksum is {checksum}, its content has {_checksum(document)}"
-            )
-        documents.check(document, self._shape)
-        return document
+        try:
+            checksum = _checksum(envelope.state)
+            if envelope.sha256 != checksum:
+                raise FileUnusable(
+                    f"was changed: its checksum is {envelope.sha256}, its content has {checksum}"
+                )
+            return convert(envelope.state, self._kind)
+        except RecursionError:
+            raise FileUnusable(documents.NESTED) from None
+        except Misfit as error:
+            raise FileUnusable(f"is damaged: {error}") from error
 
-    def save(self, document: Mapping[str, Any]) -> None:
+    def save(self, document: Value) -> None:
         """Replace the document.
 
         :raises StateUnusable: it cannot be written, or could not be read again; the old one is
             still there.
         """
-        envelope = {"version": VERSION, "sha256": _checksum(document), "state": document}
+        state = to_builtins(document, order="sorted")
+        envelope = to_builtins(_Envelope(VERSION, _checksum(state), state))
         content = json.dumps(envelope, indent=1, sort_keys=True).encode() + b"\n"
         try:
             self._replace(content)
@@ -273,7 +285,7 @@ class StateFile:
             ) from error
 
 
-def _checksum(document: Mapping[str, Any]) -> str:
+def _checksum(document: Any) -> str:
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -14,24 +14,22 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct, to_builtins
+
 from compute_agent import errors
 from compute_agent.provider_tree.provider import SHARING_TRAIT, provider_name
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE, OWNER_NOVA
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable
-from compute_agent.state.shapes import TEXT, Shape, object_of
 
 COMPUTE_ID = "compute_id"
 MARKER = "registered"
 MAX_BYTES = 40
-MARKED = Shape(
-    "the node that was registered", object_of({"uuid": TEXT, "name": TEXT, "machine_id": TEXT})
-)
 OWNER_TRAITS = frozenset({COMPUTE_NODE, OWNER_NOVA})
 
 
-class Marker(NamedTuple):
+class Marker(Struct, frozen=True):
     """The node that was last registered from this state directory, and on which machine."""
 
     uuid: str
@@ -177,7 +175,7 @@ def read_marker(state_path: Path) -> Marker | None:
     """
     path = state_path / MARKER
     try:
-        document = documents.parse(documents.read_file(path), MARKED)
+        return documents.parse(documents.read_file(path), Marker)
     except FileNotFoundError:
         return None
     except FileUnusable as error:
@@ -185,7 +183,6 @@ def read_marker(state_path: Path) -> Marker | None:
             f"The file {path}, which names the node that was registered from here, {error}. If "
             f"{COMPUTE_ID} is beside it and right, remove {path}; it is written again."
         ) from error
-    return Marker(document["uuid"], document["name"], document["machine_id"])
 
 
 def write_marker(state_path: Path, marker: Marker) -> None:
@@ -196,7 +193,7 @@ def write_marker(state_path: Path, marker: Marker) -> None:
     if read_marker(state_path) == marker:
         return
     path = state_path / MARKER
-    content = json.dumps(marker._asdict()).encode() + b"\n"
+    content = json.dumps(to_builtins(marker)).encode() + b"\n"
     try:
         state_files.write_atomically(path, content)
     except OSError as error:

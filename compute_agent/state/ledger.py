@@ -6,56 +6,58 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from compute_agent.state.claim import Claim, claims_by_consumer
+from msgspec import Meta, Struct
+
+from compute_agent.programs.decoding import Amounts, Value
+from compute_agent.state.claim import Claim
 from compute_agent.state.files import StateFile
-from compute_agent.state.shapes import (
-    AMOUNTS,
-    BOOLEAN,
-    TEXT,
-    Shape,
-    list_of,
-    map_of,
-    object_of,
-    text_like,
-)
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid to the classes (`inventories`) and `traits` that configuration files added."""
 
-_NAMES: Final = list_of(TEXT)
-_CUSTOM_NAMES: Final = list_of(text_like("CUSTOM_[A-Z0-9_]+", "a name that starts with CUSTOM_"))
-
-# keys are optional where files of an older agent lack them
-PROVIDERS: Final = Shape(
-    "knowing which providers it made, and deletes only those that carry the trait OWNER_NOVA",
-    object_of({}, {"created": _NAMES}),
-)
-ADDITIONS: Final = Shape(
-    "knowing what provider config files added, and takes nothing of it back",
-    # other names are the driver's: taken back, they would be off the host
-    map_of(object_of({}, {"inventories": _CUSTOM_NAMES, "traits": _CUSTOM_NAMES}, is_closed=True)),
-)
-SERVICE: Final = Shape(
-    "knowing that the host was disabled, as a new one does",
-    object_of({}, {"enabled": BOOLEAN, "reason": TEXT, "automatic": BOOLEAN}, is_closed=True),
-)
-CLAIMS: Final = Shape(
-    "knowing which instance has which CPUs and devices",
-    object_of({}, {"claims": claims_by_consumer}),
-)
-NODES: Final = Shape(
-    "knowing which nodes it had, and leaves the providers of those that went away",
-    object_of({}, {"nodes": map_of(TEXT)}),
-)
-FAULTS: Final = Shape(
-    "knowing which devices are broken, and gives no reserve back",
-    object_of({}, {"faults": map_of(TEXT), "reserves": map_of(AMOUNTS)}),
-)
+_Kind: TypeAlias = Annotated[str, Meta(pattern="^(inventories|traits)$")]
+_CustomName: TypeAlias = Annotated[str, Meta(pattern="^CUSTOM_[A-Z0-9_]+$")]
+"""Other names are the driver's: taken back, they would be off the host."""
 
 
-class ServiceState(NamedTuple):
+class Providers(Struct, frozen=True):
+    """The providers that the agent created, or took over."""
+
+    created: frozenset[str] = frozenset()
+
+
+class Claims(Struct, frozen=True):
+    """The claims by the consumers that hold them."""
+
+    claims: dict[str, Claim] = {}
+
+    def __post_init__(self) -> None:
+        for consumer, claim in self.claims.items():
+            if claim.consumer != consumer:
+                raise ValueError(f"claims.{consumer}.consumer is {claim.consumer}")
+
+
+class Nodes(Struct, frozen=True):
+    """The nodes whose providers the agent maintains, name by uuid."""
+
+    nodes: dict[str, str] = {}
+
+
+class Faults(Struct, frozen=True):
+    """The providers of broken devices.
+
+    :param faults: the boot of the machine that showed the fault; empty when an operator has cleared
+        it and no pass has confirmed that yet.
+    :param reserves: the amounts reserved before, by class.
+    """
+
+    faults: dict[str, str] = {}
+    reserves: dict[str, Amounts] = {}
+
+
+class ServiceState(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether new instances may come to the host, with the reason if not.
 
     `automatic` is True while it was the agent that disabled it: only then may it enable it again.
@@ -79,28 +81,44 @@ class Ledger:
         self._mutex = threading.Lock()
         self.revision = 0
         """Counts the changes since this object was made."""
-        self._providers_file = StateFile(state_path / "ledger.json", PROVIDERS)
-        self._additions_file = StateFile(state_path / "provider-config.json", ADDITIONS)
-        self._service_file = StateFile(state_path / "service.json", SERVICE)
-        self._claims_file = StateFile(state_path / "claims.json", CLAIMS)
-        self._nodes_file = StateFile(state_path / "nodes.json", NODES)
-        self._faults_file = StateFile(state_path / "faults.json", FAULTS)
-        self._created_uuids: frozenset[str] = frozenset(
-            self._providers_file.load().get("created", ())
+        self._providers_file = StateFile(
+            state_path / "ledger.json",
+            Providers,
+            "knowing which providers it made, and deletes only those that carry the trait "
+            "OWNER_NOVA",
         )
-        self._additions: Additions = self._additions_file.load()
+        self._additions_file = StateFile(
+            state_path / "provider-config.json",
+            dict[str, dict[_Kind, list[_CustomName]]],
+            "knowing what provider config files added, and takes nothing of it back",
+        )
+        self._service_file = StateFile(
+            state_path / "service.json",
+            ServiceState,
+            "knowing that the host was disabled, as a new one does",
+        )
+        self._claims_file = StateFile(
+            state_path / "claims.json", Claims, "knowing which instance has which CPUs and devices"
+        )
+        self._nodes_file = StateFile(
+            state_path / "nodes.json",
+            Nodes,
+            "knowing which nodes it had, and leaves the providers of those that went away",
+        )
+        self._faults_file = StateFile(
+            state_path / "faults.json",
+            Faults,
+            "knowing which devices are broken, and gives no reserve back",
+        )
+        self._created_uuids = (self._providers_file.load() or Providers()).created
+        self._additions: Additions = self._additions_file.load() or {}
         self._service = self._service_file.load()
-        self._nodes: dict[str, str] = self._nodes_file.load().get("nodes", {})
-        fault_document = self._faults_file.load()
-        self._faults: dict[str, str] = fault_document.get("faults", {})
-        self._reserves: dict[str, dict[str, int]] = fault_document.get("reserves", {})
-        self._claims: dict[str, Claim] = {
-            consumer: Claim.of(document)
-            for consumer, document in self._claims_file.load().get("claims", {}).items()
-        }
+        self._claims = (self._claims_file.load() or Claims()).claims
+        self._nodes = (self._nodes_file.load() or Nodes()).nodes
+        self._faults = self._faults_file.load() or Faults()
 
     @property
-    def files(self) -> tuple[StateFile, ...]:
+    def files(self) -> tuple[StateFile[Any], ...]:
         """The files, each with the failure of its last write."""
         return (
             *(self._providers_file, self._additions_file, self._service_file),
@@ -122,7 +140,7 @@ class Ledger:
             if new_uuids <= self._created_uuids and removed_uuids.isdisjoint(self._created_uuids):
                 return  # nothing changes in nearly every pass, and there may be many providers
             created_uuids = (self._created_uuids | new_uuids) - removed_uuids
-            self._save(self._providers_file, {"created": sorted(created_uuids)})
+            self._save(self._providers_file, Providers(created_uuids))
             self._created_uuids = created_uuids
 
     def additions(self) -> Additions:
@@ -156,8 +174,7 @@ class Ledger:
             claims = {c: claim for c, claim in self._claims.items() if c not in dropped_consumers}
             claims |= {claim.consumer: claim for claim in add}
             if claims != self._claims:
-                documents = {c: claim.document() for c, claim in sorted(claims.items())}
-                self._save(self._claims_file, {"claims": documents})
+                self._save(self._claims_file, Claims(claims))
                 self._claims = claims
 
     def nodes(self) -> dict[str, str]:
@@ -168,10 +185,9 @@ class Ledger:
     def remember_nodes(self, nodes: Mapping[str, str]) -> None:
         """Replace the maintained nodes, name by uuid."""
         with self._mutex:
-            sorted_nodes = dict(sorted(nodes.items()))
-            if sorted_nodes != self._nodes:
-                self._save(self._nodes_file, {"nodes": sorted_nodes})
-                self._nodes = sorted_nodes
+            if nodes != self._nodes:
+                self._save(self._nodes_file, Nodes(dict(nodes)))
+                self._nodes = dict(nodes)
 
     def faults(self) -> dict[str, str]:
         """Return providers of broken devices, with the boot of the machine that showed the fault.
@@ -179,12 +195,12 @@ class Ledger:
         The boot is empty when an operator has cleared the fault and no pass has confirmed it yet.
         """
         with self._mutex:
-            return dict(self._faults)
+            return dict(self._faults.faults)
 
     def reserves(self) -> dict[str, dict[str, int]]:
         """Return providers of broken devices, with the amounts reserved before, by class."""
         with self._mutex:
-            return {uuid: dict(amounts) for uuid, amounts in self._reserves.items()}
+            return {uuid: dict(amounts) for uuid, amounts in self._faults.reserves.items()}
 
     def change_faults(
         self,
@@ -200,47 +216,41 @@ class Ledger:
         """
         with self._mutex:
             forgotten_uuids = frozenset(forgotten_providers)
-            faults = {u: boot for u, boot in self._faults.items() if u not in forgotten_uuids}
+            faults = {
+                u: boot for u, boot in self._faults.faults.items() if u not in forgotten_uuids
+            }
             faults |= {**seen_faults, **dict.fromkeys(cleared_providers, "")}
             reserves = {
-                u: amounts for u, amounts in self._reserves.items() if u not in forgotten_uuids
+                u: amounts
+                for u, amounts in self._faults.reserves.items()
+                if u not in forgotten_uuids
             }
             reserves |= {uuid: dict(amounts) for uuid, amounts in reserved.items()}
-            if (faults, reserves) != (self._faults, self._reserves):
-                document = {
-                    "faults": dict(sorted(faults.items())),
-                    "reserves": dict(sorted(reserves.items())),
-                }
-                self._save(self._faults_file, document)
-                self._faults, self._reserves = faults, reserves
+            new_faults = Faults(faults, reserves)
+            if new_faults != self._faults:
+                self._save(self._faults_file, new_faults)
+                self._faults = new_faults
 
     def service_state(self, *, default_enabled: bool) -> ServiceState:
         """Return whether the host is enabled; a first start takes the default and keeps it."""
         with self._mutex:
-            if "enabled" not in self._service:
-                self._save_service(
-                    ServiceState(
-                        default_enabled, "" if default_enabled else "new hosts start disabled"
-                    )
-                )
-            return ServiceState(**self._service)
+            if self._service is None:
+                reason = "" if default_enabled else "new hosts start disabled"
+                return self._save_service(ServiceState(default_enabled, reason))
+            return self._service
 
     def set_service_state(self, state: ServiceState) -> None:
         """Record that the host was enabled or disabled."""
         with self._mutex:
             self._save_service(state)
 
-    def _save(self, file: StateFile, document: Mapping[str, Any]) -> None:
+    def _save(self, file: StateFile[Value], document: Value) -> None:
         self.revision += 1
         if not self._read_only:
             file.save(document)
 
-    def _save_service(self, state: ServiceState) -> None:
-        document: dict[str, Any] = {
-            "enabled": state.enabled,
-            "reason": state.reason,
-            "automatic": state.automatic,
-        }
-        if document != self._service:
-            self._save(self._service_file, document)
-            self._service = document
+    def _save_service(self, state: ServiceState) -> ServiceState:
+        if state != self._service:
+            self._save(self._service_file, state)
+            self._service = state
+        return state

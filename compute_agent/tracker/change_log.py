@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, convert
-from msgspec.structs import asdict
+from msgspec import Struct
 
+from compute_agent.programs.decoding import Number
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, equal_records
 from compute_agent.report.steps import SetInventories, SetInventory
 from compute_agent.state.files import StateFile, StateUnusable
-from compute_agent.state.shapes import BOOLEAN, NUMBER, TEXT, Shape, list_of, object_of
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -28,17 +27,6 @@ LOG = logging.getLogger(__name__)
 
 LENGTH: Final = 100
 FILE: Final = "history.json"
-SHAPE: Final = Shape(
-    "the last changes that it wrote",
-    object_of(
-        {},
-        {
-            "changes": list_of(
-                object_of({"at": NUMBER, "node": TEXT, "text": TEXT, "is_loss": BOOLEAN})
-            )
-        },
-    ),
-)
 LINES_OF_A_PASS: Final = 20
 """A larger plan, such as that of a new host, is not logged line by line."""
 
@@ -46,10 +34,16 @@ LINES_OF_A_PASS: Final = 20
 class PastChange(Struct, frozen=True):
     """One change. `at` in seconds since the epoch."""
 
-    at: float
+    at: Number
     node: str
     text: str
     is_loss: bool
+
+
+class History(Struct, frozen=True):
+    """The last changes, the oldest first."""
+
+    changes: tuple[PastChange, ...] = ()
 
 
 class ChangeHistory:
@@ -61,7 +55,11 @@ class ChangeHistory:
 
     def __init__(self, state_path: Path | None = None) -> None:
         self._mutex = threading.Lock()
-        self.file = None if state_path is None else StateFile(state_path / FILE, SHAPE)
+        self.file = (
+            StateFile(state_path / FILE, History, "the last changes that it wrote")
+            if state_path is not None
+            else None
+        )
         self._changes: deque[PastChange] = deque(self._kept_changes(), maxlen=LENGTH)
         self._losses: dict[tuple[str, str, str | None], PastChange] = {}
 
@@ -79,17 +77,17 @@ class ChangeHistory:
             if self.file is None:
                 return
             try:
-                self.file.save({"changes": [asdict(past) for past in self._changes]})
+                self.file.save(History(tuple(self._changes)))
             except StateUnusable as error:
                 LOG.warning("The last changes will not survive a restart: %s", error)
 
-    def _kept_changes(self) -> list[PastChange]:
+    def _kept_changes(self) -> Sequence[PastChange]:
         try:
-            document = {} if self.file is None else self.file.load()
+            history = self.file and self.file.load()
         except StateUnusable as error:
             LOG.warning("The last changes before this start are not known: %s", error)
-            return []
-        return [convert(change, PastChange) for change in document.get("changes", ())]
+            return ()
+        return history.changes if history else ()
 
     def changes(self) -> list[PastChange]:
         """Return the last changes, the oldest first."""

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from compute_agent import __version__
 from compute_agent.daemon import tracing
@@ -156,7 +156,7 @@ class StatusBoard:
         self._nodes: dict[str, NodeStatus] = {}
         self.search_trouble: Trouble | None = None
         """Why the nodes of this host cannot be found; None: they can."""
-        self.state_files: Sequence[StateFile] = ()
+        self.state_files: Sequence[StateFile[Any]] = ()
         """The files of the state directory, each with the failure of its last write."""
         self.placement = PlacementStatus()
         """Whether placement answers."""
@@ -378,17 +378,16 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:
     return {
-        **asdict(node),
+        **to_builtins(node),
         "last_success": _text(node.last_success),
         "last_pass": node.last_pass and _dated(node.last_pass),
         "trouble": node.trouble and _dated(node.trouble),
-        "inventories": {name: asdict(sums) for name, sums in node.inventories.items()},
     }
 
 
 def _dated(value: Any) -> dict[str, Any]:
     """Return the fields of a value, its moment as text."""
-    fields: dict[str, Any] = asdict(value)
+    fields: dict[str, Any] = to_builtins(value)
     return fields | {name: _text(fields[name]) for name in ("at", "since") if name in fields}
 
 

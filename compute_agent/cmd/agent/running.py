@@ -16,6 +16,8 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import to_builtins
+
 from compute_agent import __version__, errors
 from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
@@ -122,7 +124,7 @@ def claims(namespace: argparse.Namespace) -> None:
         documents: Sequence[Mapping[str, Any]] = ask_agent(conf, "claims", ORDER_TIMEOUT)
     except AgentNotRunning:
         ledger = Ledger(Path(conf.state_path), read_only=True)
-        documents = [claim.document() for _consumer, claim in sorted(ledger.claims().items())]
+        documents = [to_builtins(claim) for _consumer, claim in sorted(ledger.claims().items())]
     lines = [line for claim in documents for line in _claim_lines(claim)]
     show(namespace, {"claims": documents}, *lines or ["no claims"])
 

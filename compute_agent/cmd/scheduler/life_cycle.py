@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from compute_agent.cmd.output import print_json, show
 from compute_agent.cmd.scheduler import request_options
 from compute_agent.cmd.scheduler.configured import assemble, claim_document, read_json
@@ -128,7 +130,7 @@ def begin_move(namespace: argparse.Namespace) -> None:
         alternates=namespace.alternates,
     )
     document = {
-        "move": begun_move.move.as_dict(),
+        "move": to_builtins(begun_move.move),
         "selections": [selection.as_dict() for selection in begun_move.selections],
     }
     print_json(document)

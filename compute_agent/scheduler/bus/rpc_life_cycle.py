@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.spec_reader import Fields
@@ -122,7 +124,7 @@ class LifeCycleEndpoint:
             )
         versioned = is_versioned(spec_obj)
         return {
-            "move": begun_move.move.as_dict(),
+            "move": to_builtins(begun_move.move),
             "selections": [
                 answer_of(selection, is_versioned=versioned) for selection in begun_move.selections
             ],

@@ -14,10 +14,13 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from compute_agent.errors import PlacementError, PlacementUnavailable
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
+from compute_agent.programs.decoding import Whole
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, Fleet
@@ -25,12 +28,8 @@ from compute_agent.scheduler.outcomes import LostClaim
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
-from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, map_of, object_of
 
 LOG = logging.getLogger(__name__)
-
-OP = "give_back"
-ENTRY = Shape("a claim to give back", object_of({"consumer": TEXT, "allocations": map_of(AMOUNTS)}))
 
 ON_THE_WAY_SECONDS: Final = 3600.0
 """Time in which an instance reaches its host: downloads of images, and builds that wait."""
@@ -61,6 +60,13 @@ class RecentClaims:
             return [consumer for consumer, at in self._claimed_at.items() if at > earliest]
 
 
+class ClaimToGiveBack(Struct, frozen=True, tag_field="op", tag="give_back"):
+    """The claim of one consumer that could not be released, as the journal has it."""
+
+    consumer: str
+    allocations: Mapping[str, Mapping[str, Whole]]
+
+
 class GiveBack:
     """Releases claims; what cannot be released now is written to the journal."""
 
@@ -81,10 +87,10 @@ class GiveBack:
 
         A consumer that holds something else by now was claimed again and is left alone.
         """
-        for identity, entry in self._journal.entries_of(OP, ENTRY).items():
-            consumer = entry["consumer"]
+        for identity, entry in self._journal.entries_of(ClaimToGiveBack).items():
+            consumer = entry.consumer
             try:
-                self._if_still_held(consumer, entry["allocations"])
+                self._if_still_held(consumer, entry.allocations)
             except PlacementUnavailable as error:
                 LOG.warning("The journal is processed with the next request: %s", error)
                 return
@@ -107,7 +113,7 @@ class GiveBack:
 
     def _write_down(self, consumer: str, allocations: Amounts, error: PlacementError) -> None:
         try:
-            self._journal.open({"op": OP, "consumer": consumer, "allocations": allocations})
+            self._journal.open(ClaimToGiveBack(consumer, allocations))
         except JournalUnusable as unusable:
             LOG.error(
                 "The claim of %s could neither be released (%s) nor recorded (%s): release it "

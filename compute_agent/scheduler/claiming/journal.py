@@ -9,32 +9,29 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, TypeVar
 
+from msgspec import Struct, json, to_builtins
+
+from compute_agent.programs.decoding import Misfit, Value, convert
 from compute_agent.request.errors import SchedulerError
 from compute_agent.state import documents
 from compute_agent.state.documents import MAX_BYTES, FileUnusable, NoJson
-from compute_agent.state.shapes import BOOLEAN, Shape, is_not, object_of
 
 
-def _identity(value: Any) -> str | None:
-    try:
-        uuid.UUID(value)
-    except (ValueError, TypeError, AttributeError):
-        return is_not(value, "a uuid")
-    return None
+class _Line(Struct, frozen=True, omit_defaults=True):
+    id: uuid.UUID
+    done: bool = False
+    entry: dict[str, Any] | None = None
 
 
-_LINE: Final = Shape(
-    "a line of the journal",
-    object_of({"id": _identity}, {"done": BOOLEAN, "entry": object_of({})}),
-)
+Entry = TypeVar("Entry", bound=Struct)
+"""A kind of entries; its tag is their `op`."""
 
 
 class JournalUnusable(SchedulerError):
@@ -47,21 +44,22 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def open(self, entry: Mapping[str, Any]) -> str:
+    def open(self, entry: object) -> str:
         """Write down an entry and return its id.  It is on disk when this returns.
 
         :raises JournalUnusable: the file cannot be written.
         """
         identity = str(uuid.uuid4())
-        self._append({"id": identity, "entry": dict(entry)})
+        self.update(identity, entry)
         return identity
 
-    def update(self, identity: str, entry: Mapping[str, Any]) -> None:
+    def update(self, identity: str, entry: object) -> None:
         """Replace what is written down under an id."""
-        self._append({"id": identity, "entry": dict(entry)})
+        with self._lock() as file:
+            self._write_line(file, _Line(uuid.UUID(identity), entry=to_builtins(entry)))
 
     @contextmanager
-    def begin(self, entry: Mapping[str, Any]) -> Iterator[str]:
+    def begin(self, entry: object) -> Iterator[str]:
         """Record an entry that no other scheduler processes until the block ends; yield its id.
 
         An entry that is still open after the block is for `taken_over`.
@@ -72,30 +70,28 @@ class Journal:
         with self._alone(identity) as alone:
             if not alone:
                 raise self._unusable(OSError("a new entry is locked already"))
-            self._append({"id": identity, "entry": dict(entry)})
+            self.update(identity, entry)
             yield identity
 
     @contextmanager
-    def taken_over(self, identity: str, shape: Shape) -> Iterator[dict[str, Any] | None]:
+    def taken_over(self, identity: str, kind: type[Value]) -> Iterator[Value | None]:
         """Yield an open entry, to be processed in the block; `None` when there is nothing to do.
 
         That is when another process or thread works on it, or it was closed meanwhile.
 
-        :raises JournalUnusable: the file cannot be read, or the entry is not what `shape` says.
+        :raises JournalUnusable: the file cannot be read, or the entry is not of this kind.
         """
         with self._alone(identity) as alone:
             entry = self.entries().get(identity) if alone else None
-            if entry is not None:
-                self._check(identity, entry, shape)
-            elif alone:
+            if alone and entry is None:
                 # closed meanwhile: that caller has removed the lock that is made here again
                 self._lock_path(identity).unlink(missing_ok=True)
-            yield entry
+            yield None if entry is None else self._value(identity, entry, kind)
 
     def close(self, identity: str) -> None:
         """Mark an entry as done; once all are, the file is emptied."""
         with self._lock() as file:
-            self._write_line(file, {"id": identity, "done": True})
+            self._write_line(file, _Line(uuid.UUID(identity), done=True))
             self._lock_path(identity).unlink(missing_ok=True)
             if not _open_entries(file):
                 file.truncate(0)
@@ -123,20 +119,25 @@ class Journal:
         except (OSError, FileUnusable) as error:
             raise self._unusable(error) from error
 
-    def entries_of(self, op: str, shape: Shape) -> dict[str, dict[str, Any]]:
-        """Return the open entries of one operation by id, the oldest first.
+    def entries_of(self, kind: type[Entry]) -> dict[str, Entry]:
+        """Return the open entries of one kind by id, the oldest first.
 
-        :raises JournalUnusable: the file cannot be read, or one of them is not what `shape` says.
+        :raises JournalUnusable: the file cannot be read, or one of them is damaged.
         """
-        entries = {i: entry for i, entry in self.entries().items() if entry.get("op") == op}
-        for identity, entry in entries.items():
-            self._check(identity, entry, shape)
-        return entries
+        op = kind.__struct_config__.tag
+        return {
+            identity: self._value(identity, entry, kind)
+            for identity, entry in self.entries().items()
+            if entry.get("op") == op
+        }
 
-    def _check(self, identity: str, entry: Mapping[str, Any], shape: Shape) -> None:
-        misfit = shape.misfit(entry)
-        if misfit is not None:
-            raise self._unusable(FileUnusable(f"is damaged: of entry {identity}, {misfit}"))
+    def _value(self, identity: str, entry: dict[str, Any], kind: type[Value]) -> Value:
+        try:
+            return convert(entry, kind)
+        except Misfit as error:
+            raise self._unusable(
+                FileUnusable(f"is damaged: of entry {identity}, {error}")
+            ) from error
 
     @contextmanager
     def _alone(self, identity: str) -> Iterator[bool]:
@@ -158,15 +159,11 @@ class Journal:
     def _lock_path(self, identity: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{identity}.lock")
 
-    def _append(self, line: Mapping[str, Any]) -> None:
-        with self._lock() as file:
-            self._write_line(file, line)
-
-    def _write_line(self, file: BinaryIO, line: Mapping[str, Any]) -> None:
+    def _write_line(self, file: BinaryIO, line: _Line) -> None:
         if not _ends_a_line(file):
             # what a crash cut off must not swallow this line
             file.write(b"\n")
-        file.write(json.dumps(line, sort_keys=True).encode() + b"\n")
+        file.write(json.encode(line, order="sorted") + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -209,14 +206,14 @@ def _open_entries(file: BinaryIO) -> dict[str, dict[str, Any]]:
         if len(text) > MAX_BYTES:
             raise FileUnusable(f"is damaged: line {number} is longer than {MAX_BYTES} bytes")
         try:
-            line = documents.parse(text, _LINE)
+            line = documents.parse(text, _Line)
         except NoJson:
             # a line that a crash cut off: its entry was never begun
             continue
         except FileUnusable as error:
             raise FileUnusable(f"{error}, in line {number}") from error
-        if line.get("done"):
-            entries.pop(line["id"], None)
-        elif "entry" in line:
-            entries[line["id"]] = line["entry"]
+        if line.done:
+            entries.pop(str(line.id), None)
+        elif line.entry is not None:
+            entries[str(line.id)] = line.entry
     return entries

@@ -27,12 +27,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, of_record
+from compute_agent.programs.decoding import Whole
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.claims import INSTANCE, MIGRATION
 from compute_agent.scheduler.moves.move import Move, MoveKind
@@ -43,7 +44,6 @@ from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.state import documents
 from compute_agent.state.files import write_atomically
-from compute_agent.state.shapes import AMOUNTS, TEXT, WHOLE, Shape, list_of, map_of, object_of
 
 
 class Exchange(Struct, frozen=True):
@@ -122,24 +122,28 @@ class Exchange(Struct, frozen=True):
         self.client.write(doing, wanted_holdings, "Nothing was changed.")
 
 
-_TREE: Final = object_of({"root": TEXT})
-_MOVE: Final = object_of(
-    {
-        "consumer": TEXT,
-        "migration": TEXT,
-        "from": _TREE,
-        "to": _TREE,
-        "allocations": map_of(object_of({"resources": AMOUNTS})),
-        "mappings": map_of(list_of(TEXT)),
-    }
-)
-_FILE: Final = Shape(
-    "a plan that is carried out",
-    object_of(
-        {"moves": list_of(_MOVE), "done": list_of(WHOLE)},
-        {"keeper": TEXT, "sources": map_of(map_of(AMOUNTS))},
-    ),
-)
+class _Tree(Struct):
+    root: str
+
+
+class _Resources(Struct):
+    resources: dict[str, Whole]
+
+
+class _PlannedMove(Struct, rename={"source": "from", "destination": "to"}):
+    consumer: str
+    migration: str
+    source: _Tree
+    destination: _Tree
+    allocations: dict[str, _Resources]
+    mappings: dict[str, list[str]]
+
+
+class _Plan(Struct):
+    moves: list[_PlannedMove]
+    done: list[Whole]
+    keeper: str = ""
+    sources: dict[str, dict[str, dict[str, Whole]]] = {}
 
 
 class CarriedPlan:
@@ -150,7 +154,10 @@ class CarriedPlan:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._document = documents.parse(documents.read_file(path), _FILE)
+        content = documents.read_file(path)
+        documents.parse(content, _Plan)
+        # the commands that move guests get all that the plan has of a move
+        self._document = json.loads(content)
 
     @classmethod
     def write(

@@ -5,35 +5,51 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal, TypeAlias
 
-from msgspec.structs import replace
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict, replace
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
+from compute_agent.programs.decoding import Whole
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.moves.move import DOCUMENT, Move, both_places, left_on_source
+from compute_agent.scheduler.moves.move import Move, both_places, left_on_source
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
-from compute_agent.state.shapes import WHOLE, Shape, object_of, word_of
 
 LOG = logging.getLogger(__name__)
 
-OP = "move"
-ENTRY = Shape(
-    "one step of a move",
-    object_of(
-        {**DOCUMENT, "step": word_of("claim", "confirm", "revert", "return")},
-        {"generation": WHOLE},
-    ),
-)
+Step: TypeAlias = Literal["claim", "confirm", "revert", "return"]
+
 INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
+
+
+class MoveStep(Move, frozen=True, kw_only=True, tag_field="op", tag="move"):
+    """One step of a move, as the journal has it.
+
+    :param generation: of the instance when the step was written down, where it was known.
+    """
+
+    step: Step
+    generation: Whole | UnsetType = UNSET
+
+    @property
+    def known_generation(self) -> int | None:
+        """The generation, `None` where it was not known."""
+        return None if self.generation is UNSET else self.generation
+
+    @classmethod
+    def of(cls, move: Move, step: Step, generation: int | None = None) -> MoveStep:
+        """Return a step of a move, of an instance whose generation may be known."""
+        known_generation = UNSET if generation is None else generation
+        return cls(**asdict(move), step=step, generation=known_generation)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,11 +66,8 @@ class Progress:
     def trying(self, move: Move) -> None:
         """Record in the journal what will be written next, before it is."""
         self.move = move
-        entry = entry_of(move, "claim")
         generation = self.source_holding.record.get("consumer_generation")
-        if generation is not None:
-            entry["generation"] = generation
-        self.journal.update(self.line, entry)
+        self.journal.update(self.line, MoveStep.of(move, "claim", generation))
 
     def write(self, wanted_holdings: Mapping[str, WantedHolding]) -> NoCapacity | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
@@ -119,11 +132,6 @@ class MoveClaims:
 def wanted_of(move: Move, holding: Holding, allocations: Amounts, kind: str) -> WantedHolding:
     """Return what a consumer of a move shall hold, owned as the source was."""
     return WantedHolding(holding, allocations, kind, move.project_id, move.user_id)
-
-
-def entry_of(move: Move, step: str) -> dict[str, Any]:
-    """Return the line of the journal for one step of a move."""
-    return {"op": OP, "step": step, **move.as_dict()}
 
 
 def raise_refusal(move: Move, refusal: NoCapacity | None) -> None:

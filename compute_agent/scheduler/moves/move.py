@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, copy_of
+from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add
+from compute_agent.programs.decoding import Misfit, Whole, convert
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.state.shapes import AMOUNTS, TEXT, list_of, map_of, word_of
 
 
 class MoveKind(StrEnum):
@@ -42,35 +42,13 @@ class Move(Struct, frozen=True):
     instance: str
     migration: str
     source_root: str
-    source: Amounts
+    source: Mapping[str, Mapping[str, Whole]]
     mappings: Mapping[str, tuple[str, ...]] = {}
     destination_root: str = ""
-    destination: Amounts = {}
-    left_amounts: Amounts = {}
+    destination: Mapping[str, Mapping[str, Whole]] = {}
+    left_amounts: Mapping[str, Mapping[str, Whole]] = field(default={}, name="left")
     project_id: str = ""
     user_id: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, which `move_of` reads."""
-        return {
-            "kind": str(self.kind),
-            **{name: getattr(self, name) for name in _TEXTS},
-            **{name: copy_of(getattr(self, field)) for name, field in _AMOUNTS.items()},
-            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
-        }
-
-
-_TEXTS = ("instance", "migration", "source_root", "destination_root", "project_id", "user_id")
-_AMOUNTS = {"source": "source", "destination": "destination", "left": "left_amounts"}
-"""Keys of amounts, and the fields that they are kept in."""
-
-DOCUMENT = {
-    "kind": word_of(*MoveKind),
-    **dict.fromkeys(_TEXTS, TEXT),
-    **dict.fromkeys(_AMOUNTS, map_of(AMOUNTS)),
-    "mappings": map_of(list_of(TEXT)),
-}
-"""Shape of what `Move.as_dict` returns, by key."""
 
 
 def move_kind(name: str) -> MoveKind:
@@ -85,29 +63,14 @@ def move_kind(name: str) -> MoveKind:
 
 
 def move_of(body: Mapping[str, Any]) -> Move:
-    """Return the move that `Move.as_dict` wrote down.
+    """Return the move that was written as a document.
 
     :raises InvalidRequest: it is not such a document.
     """
     try:
-        fields: dict[str, Any] = {name: str(body[name]) for name in _TEXTS}
-        fields |= {field: _allocations(body[name]) for name, field in _AMOUNTS.items()}
-        return Move(
-            kind=MoveKind(body["kind"]),
-            mappings={str(s): tuple(map(str, uuids)) for s, uuids in body["mappings"].items()},
-            **fields,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidRequest(
-            "the move", body, f"what begin_move returned ({type(error).__name__}: {error})"
-        ) from error
-
-
-def _allocations(body: Mapping[str, Any]) -> MutableAmounts:
-    return {
-        str(uuid): {str(name): int(amount) for name, amount in resources.items()}
-        for uuid, resources in body.items()
-    }
+        return convert(body, Move)
+    except Misfit as error:
+        raise InvalidRequest("the move", body, f"what begin_move returned ({error})") from error
 
 
 def left_on_source(

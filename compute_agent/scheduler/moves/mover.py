@@ -31,17 +31,16 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.manager import Scheduler, Selection
 from compute_agent.scheduler.moves.claims import (
-    ENTRY,
     INSTANCE,
     MIGRATION,
-    OP,
     MoveClaims,
+    MoveStep,
     Progress,
-    entry_of,
+    Step,
     raise_refusal,
     wanted_of,
 )
-from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
+from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.outcomes import MoveState, Observer
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -134,7 +133,7 @@ class Mover:
         self.recover()
         holding = self._placement.holding(instance)
         move = self._prepare(kind, instance, holding, migration, mappings)
-        with self._journal.begin(entry_of(move, "claim")) as line:
+        with self._journal.begin(MoveStep.of(move, "claim")) as line:
             progress = Progress(self._placement, self._journal, line, move, holding)
             try:
                 begun_move = begin(progress)
@@ -194,13 +193,12 @@ class Mover:
 
         What cannot be done because placement does not answer stays in the journal.
         """
-        for identity in self._journal.entries_of(OP, ENTRY):
-            with self._journal.taken_over(identity, ENTRY) as still_open:
-                if still_open is None:
+        for identity in self._journal.entries_of(MoveStep):
+            with self._journal.taken_over(identity, MoveStep) as move:
+                if move is None:
                     continue
-                move, step = move_of(still_open), still_open["step"]
                 try:
-                    self._do(move, step, still_open.get("generation"))
+                    self._do(move, move.step, move.known_generation)
                 except PlacementUnavailable as error:
                     LOG.warning(
                         "The journal of moves is processed with the next request: %s", error
@@ -221,7 +219,7 @@ class Mover:
                         error,
                     )
                 else:
-                    LOG.info("Step %s of the move of %s was completed", step, move.instance)
+                    LOG.info("Step %s of the move of %s was completed", move.step, move.instance)
                     self._observer.on_move(move.kind, MoveState.RECOVERED)
                 self._journal.close(identity)
 
@@ -297,12 +295,12 @@ class Mover:
 
     # -- ending ------------------------------------------------------------------------------
 
-    def _carried_out(self, move: Move, step: str) -> None:
-        entry = entry_of(move, step)
+    def _carried_out(self, move: Move, step: Step) -> None:
+        generation = None
         # a journal that is found again after the instance went on must not repeat the step
         with suppress(PlacementUnavailable):
-            entry["generation"] = self._placement.holding(move.instance).generation
-        with self._journal.begin(entry) as line:
+            generation = self._placement.holding(move.instance).generation
+        with self._journal.begin(MoveStep.of(move, step, generation)) as line:
             try:
                 self._do(move, step)
             except MoveRefused:
@@ -310,7 +308,7 @@ class Mover:
                 raise
             self._journal.close(line)
 
-    def _do(self, move: Move, step: str, generation: int | None = None) -> None:
+    def _do(self, move: Move, step: Step, generation: int | None = None) -> None:
         """Carry out a step.
 
         :param generation: of the instance when the step was written down; `None` for any.

@@ -9,6 +9,7 @@ import pytest
 from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
+from compute_agent.scheduler.moves.claims import MoveStep
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -99,8 +100,7 @@ def test_a_move_that_another_process_works_on_is_left_to_it(world: World) -> Non
     guest = Guest(Flat(world))
     begun = guest.begin(LIVE)
     journal = Journal(world.journal)
-    entry = {"op": "move", "step": "revert", **begun.move.as_dict()}
-    with journal.begin(entry):
+    with journal.begin(MoveStep.of(begun.move, "revert")):
         world.mover()[0].recover()
         assert guest.state[1] != {}
     world.mover()[0].recover()
@@ -151,7 +151,7 @@ def test_a_begin_that_died_is_not_undone_when_somebody_else_has_gone_on(
     mover, _ = world.mover(FailingTransport(0))
     journal = Journal(world.journal)
     dead = mover_that_prepared(guest, kind)
-    journal.open({"op": "move", "step": "claim", **dead.as_dict()})
+    journal.open(MoveStep.of(dead, "claim"))
     other = Journal(world.journal.with_name("journal of another host"))
     elsewhere = Mover(*parts_with(world, other))
     migration = "" if kind is EVACUATE else new_uuid()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
@@ -170,7 +171,7 @@ def test_a_reverted_move_returns_the_mappings_that_the_caller_knew(world: World)
     begun = mover.begin(
         LIVE, place.asked(), guest.instance, guest.migration, mappings={port: [root]}
     )
-    kept = move_of(begun.move.as_dict())
+    kept = move_of(to_builtins(begun.move))
     assert kept == begun.move
     assert mover.revert(kept) == {port: (root,)}
 

@@ -41,6 +41,7 @@ class Document(Struct, forbid_unknown_fields=True):
         ('{"count": 1e999}', "count is Infinity, not a whole number"),
         ('{"ratios": {"CUSTOM_A": 1, "B": 1}}', 'ratios: the key is "B", not text matching '),
         ('{"ratios": {"CUSTOM_A": 1e999}}', "ratios.CUSTOM_A is Infinity, not a number <= "),
+        ('{"ratios": {"CUSTOM_A": NaN}}', "ratios.CUSTOM_A is NaN, not a number >= "),
         ('{"lists": {"a": [], "b": [1, "x"]}}', 'lists.b[1] is "x", not a whole number'),
         ('{"records": {"b": {"c": {"total": 1}, "d": {}}}}', "records.b.d.total is missing"),
         ('{"records": {"a b": {"c": {"total": 7}}}}', 'records["a b"].c is {"total": 7}: seven is'),
@@ -72,3 +73,8 @@ def test_values_that_json_lacks_are_named(document: Any, sentence: str) -> None:
     with pytest.raises(Misfit) as caught:
         convert(document, Document)
     assert str(caught.value) == sentence
+
+
+def test_half_a_character_is_a_misfit() -> None:
+    with pytest.raises(Misfit, match="it has half a character"):
+        decode(rb'{"parent": "\ud800"}', Document)

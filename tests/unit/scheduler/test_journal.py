@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, to_builtins
 
-from compute_agent.scheduler.claiming import claims as new_claims
+from compute_agent.scheduler.claiming.claims import ClaimToGiveBack
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
-from compute_agent.scheduler.moves import claims
+from compute_agent.scheduler.moves.claims import MoveStep
 from compute_agent.scheduler.moves.move import Move, MoveKind
-from compute_agent.state.shapes import Shape
 from tests.unit.tracker.damaged_documents import NO_FILES, misshapen
 
 
@@ -64,9 +64,9 @@ def test_a_journal_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
 
 def test_an_entry_that_was_closed_meanwhile_leaves_no_lock_behind(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
-    identity = journal.open(ENTRIES["move"][1])
+    identity = journal.open(ENTRIES["move"])
     journal.close(identity)
-    with journal.taken_over(identity, claims.ENTRY) as entry:
+    with journal.taken_over(identity, MoveStep) as entry:
         assert entry is None
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
@@ -81,12 +81,9 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 IDENTITY = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 MOVE = Move(MoveKind.COLD, IDENTITY, IDENTITY, IDENTITY, {IDENTITY: {"VCPU": 1}}, {"": (IDENTITY,)})
-ENTRIES: dict[str, tuple[Shape, dict[str, Any]]] = {
-    "move": (claims.ENTRY, claims.entry_of(MOVE, "revert")),
-    "give_back": (
-        new_claims.ENTRY,
-        {"op": "give_back", "consumer": IDENTITY, "allocations": {IDENTITY: {"VCPU": 1}}},
-    ),
+ENTRIES: dict[str, Struct] = {
+    "move": MoveStep.of(MOVE, "revert"),
+    "give_back": ClaimToGiveBack(IDENTITY, {IDENTITY: {"VCPU": 1}}),
 }
 
 
@@ -135,18 +132,20 @@ def test_a_damaged_line_of_the_journal_is_named_and_stays(
 def test_an_entry_that_says_something_impossible_is_named_and_not_worked_off(
     tmp_path: Path, op: str
 ) -> None:
-    shape, good = ENTRIES[op]
+    good, kind = ENTRIES[op], type(ENTRIES[op])
     journal = Journal(tmp_path / "journal")
     identity = journal.open(good)
-    assert journal.entries_of(op, shape) == {identity: json.loads(json.dumps(good))}
-    for key, entry in misshapen(good):
+    assert journal.entries_of(kind) == {identity: good}
+    for key, entry in misshapen(json.loads(json.dumps(to_builtins(good)))):
         if not isinstance(entry, dict) or entry.get("op") != op:
             continue
+        if r"\ud800" in json.dumps(entry):
+            continue  # half a character is not written
         journal.update(identity, entry)
         with pytest.raises(JournalUnusable, match=identity) as caught:
-            journal.entries_of(op, shape)
+            journal.entries_of(kind)
         assert key in str(caught.value)
-        with pytest.raises(JournalUnusable), journal.taken_over(identity, shape):
+        with pytest.raises(JournalUnusable), journal.taken_over(identity, kind):
             raise AssertionError("it was taken over")
 
 
@@ -156,8 +155,8 @@ def test_any_json_in_the_journal_is_read_or_refused(tmp_path: Path, line: Any) -
     path = tmp_path / "journal"
     path.write_text(json.dumps(line) + "\n")
     with contextlib.suppress(JournalUnusable):
-        for op, (shape, _) in ENTRIES.items():
-            Journal(path).entries_of(op, shape)
+        for good in ENTRIES.values():
+            Journal(path).entries_of(type(good))
 
 
 def test_a_journal_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:

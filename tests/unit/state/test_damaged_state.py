@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from compute_agent import errors
 from compute_agent.placement.connection import Clock
@@ -57,7 +58,7 @@ def ledger_use(directory: Path) -> None:
     ledger.remember_additions({})
     ledger.change_claims(drop=[GUEST])
     for claim in ledger.claims().values():
-        json.dumps(claim.document())
+        json.dumps(to_builtins(claim))
     ledger.nodes()
     ledger.remember_nodes({})
     ledger.faults()
@@ -159,7 +160,7 @@ def test_a_value_of_another_type_is_refused_with_its_place_in_the_file(
             file.use(tmp_path)
         message = str(caught.value)
         assert str(path) in message
-        assert key in message or f"[{key}]" in message
+        assert key in message or f"[{key}]" in message or "half a character" in message
         message.encode()
         tried += 1
     assert tried > 10
@@ -230,7 +231,9 @@ def test_a_cache_with_a_value_of_another_type_is_set_aside(
             continue  # a lone root beside the host, as a provider that shares is
         assert trees == {}
         assert not path.exists()
-        assert key in caplog.text or key == "parent_provider_uuid"
+        assert (
+            key in caplog.text or "half a character" in caplog.text or key == "parent_provider_uuid"
+        )
         assert Path(f"{path}.broken").read_text() == json.dumps(document)
 
 
@@ -268,7 +271,9 @@ def test_a_cache_whose_providers_are_no_tree_is_set_aside(
 def test_additions_that_no_file_can_have_made_end_the_start(tmp_path: Path) -> None:
     additions = {ROOT: {"inventories": ["VCPU"], "traits": ["CUSTOM_B"]}}
     (tmp_path / "provider-config.json").write_bytes(envelope(additions))
-    with pytest.raises(StateUnusable, match=r'inventories\[0\] is "VCPU", not a name that starts'):
+    with pytest.raises(
+        StateUnusable, match=r'inventories\[0\] is "VCPU", not text matching .*CUSTOM_'
+    ):
         Ledger(tmp_path)
 
 

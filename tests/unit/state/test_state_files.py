@@ -12,7 +12,7 @@ import pytest
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock, AgentRunning, StateFile, StateUnusable
-from compute_agent.state.ledger import PROVIDERS
+from compute_agent.state.ledger import Providers
 from compute_agent.tracker.decisions import exit_code_of
 
 
@@ -64,7 +64,7 @@ def test_a_write_without_space_ends_with_a_status_after_which_the_service_starts
     for write in (
         lambda: identity.write_marker(tmp_path, identity.Marker("u", "h", "m")),
         lambda: identity.write_compute_id(tmp_path, "u"),
-        lambda: state_files.StateFile(tmp_path / "claims", PROVIDERS).save({}),
+        lambda: state_files.StateFile(tmp_path / "claims", Providers, "it").save(Providers()),
     ):
         with pytest.raises(state_files.NoSpace) as caught:
             write()
@@ -104,23 +104,25 @@ def test_a_file_is_on_the_disk_before_its_name_and_the_name_before_the_return(
 
 
 def test_a_state_document_comes_back_as_it_was_saved(tmp_path):
-    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
-    assert file.load() == {}
-    file.save({"created": ["a", "b"]})
-    assert StateFile(tmp_path / "ledger.json", PROVIDERS).load() == {"created": ["a", "b"]}
+    file = StateFile(tmp_path / "ledger.json", Providers, "it")
+    assert file.load() is None
+    providers = Providers(frozenset(("a", "b")))
+    file.save(providers)
+    assert json.loads(file.path.read_text())["state"] == {"created": ["a", "b"]}
+    assert StateFile(tmp_path / "ledger.json", Providers, "it").load() == providers
 
 
 def test_a_changed_state_file_is_noticed(tmp_path):
-    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
-    file.save({"created": ["a"]})
+    file = StateFile(tmp_path / "ledger.json", Providers, "it")
+    file.save(Providers(frozenset("a")))
     file.path.write_text(file.path.read_text().replace('"a"', '"b"'))
     with pytest.raises(StateUnusable, match="checksum"):
         file.load()
 
 
 def test_a_state_file_of_a_newer_agent_is_refused(tmp_path):
-    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
-    file.save({})
+    file = StateFile(tmp_path / "ledger.json", Providers, "it")
+    file.save(Providers())
     file.path.write_text(json.dumps({**json.loads(file.path.read_text()), "version": 2}))
     with pytest.raises(StateUnusable, match="version 2"):
         file.load()
@@ -175,7 +177,7 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_left_alone(tmp
 
 
 def test_a_write_that_fails_while_a_smaller_one_is_tried_again_stays_known(tmp_path, monkeypatch):
-    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
+    file = StateFile(tmp_path / "ledger.json", Providers, "it")
     write = state_files.write_atomically
 
     def full(*_):
@@ -184,7 +186,7 @@ def test_a_write_that_fails_while_a_smaller_one_is_tried_again_stays_known(tmp_p
     def fail_to_save(created):
         monkeypatch.setattr(state_files, "write_atomically", full)
         with pytest.raises(StateUnusable):
-            file.save({"created": created})
+            file.save(Providers(frozenset(created)))
         monkeypatch.setattr(state_files, "write_atomically", write)
 
     fail_to_save(["p1"])
