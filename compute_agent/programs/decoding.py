@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -29,6 +29,7 @@ Amounts: TypeAlias = dict[str, Whole]
 
 Value = TypeVar("Value")
 
+_words_of_patterns: dict[str, str] = {}
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _FIELD: Final = re.compile("Object (missing required|contains unknown) field `(.*)`")
 _EXPECTATION: Final = re.compile(r"Expected `([a-z| ]+)`(.*?)(, got .*)?")
@@ -40,6 +41,16 @@ _WORDS: Final = {
     "array": "a list",
     "object": "an object",
 }
+
+
+def matching(pattern: str, words: str) -> Meta:
+    """Return the limit of text that matches a pattern as a whole.
+
+    :param words: what fits, for messages.
+    """
+    whole = rf"^(?:{pattern})\Z"
+    _words_of_patterns[f" matching regex {whole!r}"] = words
+    return Meta(pattern=whole)
 
 
 class Misfit(ValueError):
@@ -105,8 +116,9 @@ def _sentence(document: Any, kind: Any, text: str) -> str:
     if not (keys or fault.startswith(("Expected", "Invalid"))):
         return fault
     if expectation := _EXPECTATION.fullmatch(fault):
-        words = " or ".join(_WORDS.get(word, word) for word in expectation[1].split(" | "))
-        return f"{place} is {value_text(value)}, not {words}{expectation[2]}"
+        kinds = " or ".join(_WORDS.get(kind, kind) for kind in expectation[1].split(" | "))
+        words = _words_of_patterns.get(expectation[2], f"{kinds}{expectation[2]}")
+        return f"{place} is {value_text(value)}, not {words}"
     if fault.startswith("Invalid enum value"):
         return f"{place} is {value_text(value)}, which is not known there"
     return f"{place} is {value_text(value)}: {fault}"
@@ -114,36 +126,42 @@ def _sentence(document: Any, kind: Any, text: str) -> str:
 
 def _keys(document: Any, kind: Any, text: str, path: str) -> list[Any]:
     """Return the keys and indexes that lead to the place of an error of msgspec."""
-    whole = copy.deepcopy(document)
     keys: list[Any] = []
     rest = path.removeprefix("$")
     while rest:
-        value = _at(whole, keys)
-        key: Any
+        value = _at(document, keys)
         if rest.startswith("[...]"):
             rest = rest.removeprefix("[...]")
-            key = _misfit_key(whole, kind, text, value)
+            # msgspec does not name the key of a map: it is the one alone with which the error stays
+            for key, member in value.items():
+                reduced_document = _replaced(document, keys, {key: member})
+                if _error_text(reduced_document, kind) == text:
+                    document = reduced_document
+                    break
         elif rest.startswith("["):
             index, _, rest = rest[1:].partition("]")
             key = int(index)
         else:
-            names = (name for name in value if rest.startswith(f".{name}"))
-            key = max(names, key=len)
+            key = max((name for name in value if rest.startswith(f".{name}")), key=len)
             rest = rest.removeprefix(f".{key}")
         keys.append(key)
     return keys
 
 
-def _misfit_key(document: Any, kind: Any, text: str, entries: dict[Any, Any]) -> Any:
-    """Return the key of a map in `document` with which alone the error is the same."""
-    for key, member in list(entries.items()):
-        entries.clear()
-        entries[key] = member
-        try:
-            msgspec.convert(document, kind)
-        except msgspec.ValidationError as error:
-            if str(error) == text:
-                return key
+def _replaced(document: Any, keys: Sequence[Any], part: Any) -> Any:
+    """Return a document with another part at one place."""
+    if not keys:
+        return part
+    new_document = copy.copy(document)
+    new_document[keys[0]] = _replaced(document[keys[0]], keys[1:], part)
+    return new_document
+
+
+def _error_text(document: Any, kind: Any) -> str | None:
+    try:
+        msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        return str(error)
     return None
 
 

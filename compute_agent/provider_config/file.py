@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import uuid as uuidlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
+from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
+
+from compute_agent.programs.decoding import LARGEST, Misfit, convert, matching
 from compute_agent.provider_config.additions import (
     EVERY_COMPUTE_NODE,
     ProviderConfig,
@@ -16,92 +19,79 @@ from compute_agent.provider_config.additions import (
 )
 from compute_agent.provider_tree.inventory import complete_record
 from compute_agent.state.documents import FileUnusable, read_yaml
-from compute_agent.state.shapes import (
-    NUMBER,
-    Check,
-    Shape,
-    is_not,
-    list_of,
-    map_of,
-    object_of,
-    text_like,
-)
 
 LOG = logging.getLogger(__name__)
 
 _MAX: Final = 2147483647
 _UUID: Final = r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int or (type(value) is float and value.is_integer())
-
-
-def _amount(least: int) -> Check:
-    expectation = f"a whole number from {least} to {_MAX}"
-
-    def check(value: Any) -> str | None:
-        fits = _is_whole(value) and least <= value <= _MAX
-        return None if fits else is_not(value, expectation)
-
-    return check
-
-
-def _ratio(value: Any) -> str | None:
-    fits = NUMBER(value) is None and value >= 0
-    return None if fits else is_not(value, "a number from 0 on")
-
-
-def _refuse_reserved(_value: Any) -> str:
-    return " is a reserved key"
-
-
-def _identification(value: Any) -> str | None:
-    misfit = _IDENTIFIED(value)
-    if misfit is None and len(value) != 1:
-        return " needs exactly one of uuid and name"
-    return misfit
-
-
-_NAME: Final = text_like("[A-Z0-9_]{1,255}", "1 to 255 of A-Z, 0-9 and _")
-_IDENTIFIED: Final = object_of(
-    {},
-    {
-        "uuid": text_like(rf"{re.escape(EVERY_COMPUTE_NODE)}|{_UUID}", "a uuid or $COMPUTE_NODE"),
-        "name": text_like(r"(?s:.{1,200})", "1 to 200 characters"),
-    },
-    is_closed=True,
+_Identifier: TypeAlias = Annotated[
+    str, matching(rf"{re.escape(EVERY_COMPUTE_NODE)}|{_UUID}", "a uuid or $COMPUTE_NODE")
+]
+_Name: TypeAlias = Annotated[str, matching(r"(?s:.{1,200})", "1 to 200 characters")]
+_CustomName: TypeAlias = Annotated[
+    str,
+    matching("(?=CUSTOM_)[A-Z0-9_]{1,255}", "1 to 255 of A-Z, 0-9 and _ that start with CUSTOM_"),
+]
+_Version: TypeAlias = Annotated[str, matching(r"1\.([0-9]|[1-9][0-9]+)", 'a version such as "1.0"')]
+# YAML may write a whole number as 8.0
+_Amount: TypeAlias = (
+    Annotated[int, Meta(ge=0, le=_MAX)] | Annotated[float, Meta(ge=0, le=_MAX, multiple_of=1)]
 )
-_RECORD: Final = object_of(
-    {"total": _amount(1)},
-    {
-        "reserved": _amount(0),
-        "min_unit": _amount(1),
-        "max_unit": _amount(1),
-        "step_size": _amount(1),
-        "allocation_ratio": _ratio,
-    },
-    is_closed=True,
+_Unit: TypeAlias = (
+    Annotated[int, Meta(ge=1, le=_MAX)] | Annotated[float, Meta(ge=1, le=_MAX, multiple_of=1)]
 )
-_SOURCE_FILE: Final = {"__source_file": _refuse_reserved}
-_PROVIDER: Final = object_of(
-    {"identification": _identification},
-    {
-        "inventories": object_of(
-            {}, {"additional": list_of(map_of(_RECORD, _NAME)), **_SOURCE_FILE}
-        ),
-        "traits": object_of({}, {"additional": list_of(_NAME), **_SOURCE_FILE}),
-        **_SOURCE_FILE,
-    },
-)
-_META: Final = object_of(
-    {"schema_version": text_like(r"1\.([0-9]|[1-9][0-9]+)", 'a version such as "1.0"')}
-)
-SHAPE: Final = Shape(
-    "provider configs",
-    object_of({"meta": _META}, {"providers": list_of(_PROVIDER), **_SOURCE_FILE}),
-)
-"""Unknown keys are allowed where a later version may bring new ones, and nowhere else."""
+
+
+class _Record(Struct, frozen=True, forbid_unknown_fields=True):
+    total: _Unit
+    reserved: _Amount | UnsetType = UNSET
+    min_unit: _Unit | UnsetType = UNSET
+    max_unit: _Unit | UnsetType = UNSET
+    step_size: _Unit | UnsetType = UNSET
+    allocation_ratio: Annotated[float, Meta(ge=0, le=LARGEST)] | UnsetType = UNSET
+
+
+class _Identification(Struct, frozen=True, forbid_unknown_fields=True):
+    uuid: _Identifier | UnsetType = UNSET
+    name: _Name | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.uuid is UNSET) is (self.name is UNSET):
+            raise ValueError("it needs exactly one of uuid and name")
+
+
+class _Open(Struct, frozen=True, kw_only=True):
+    """An object that may have keys of a later version, all but one."""
+
+    source_file: Any = field(default=UNSET, name="__source_file")
+
+    def __post_init__(self) -> None:
+        if self.source_file is not UNSET:
+            raise ValueError("__source_file is a reserved key")
+
+
+class _Inventories(_Open, frozen=True):
+    additional: list[dict[_CustomName, _Record]] = []
+
+
+class _Traits(_Open, frozen=True):
+    additional: frozenset[_CustomName] = frozenset()
+
+
+class _Provider(_Open, frozen=True, kw_only=True):
+    identification: _Identification
+    inventories: _Inventories = _Inventories()
+    traits: _Traits = _Traits()
+
+
+class _Meta(Struct, frozen=True):
+    schema_version: _Version
+
+
+class _File(_Open, frozen=True, kw_only=True):
+    meta: _Meta
+    providers: list[_Provider] = []
+
 
 _VERSION = re.compile(r"(?P<major>\d+)\.(?P<minor>\d+)")
 
@@ -113,11 +103,12 @@ def read(path: Path) -> list[ProviderConfig]:
     """
     document = _parse(path)
     _check_version(path, document)
-    misfit = SHAPE.misfit(document)
-    if misfit is not None:
-        raise _unusable(path, misfit)
+    try:
+        providers = convert(document, _File).providers
+    except Misfit as error:
+        raise _unusable(path, str(error)) from error
     configs = []
-    for entry in document.get("providers", ()):
+    for entry in providers:
         config = _provider(path, entry)
         if config.inventories or config.traits:
             configs.append(config)
@@ -156,42 +147,26 @@ def _check_version(path: Path, document: Mapping[str, Any]) -> None:
         LOG.warning("%s has schema version %s: fields newer than 1.0 are ignored.", path, version)
 
 
-def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
-    identification = entry["identification"]
+def _provider(path: Path, entry: _Provider) -> ProviderConfig:
     # a uuid, and the placeholder for every node, are meant as such under either key
-    identifier = identification.get("uuid") or identification.get("name")
+    identifier = entry.identification.uuid or entry.identification.name or ""
     is_uuid = re.fullmatch(_UUID, identifier) is not None
     uuid = str(uuidlib.UUID(identifier)) if is_uuid else None
     if identifier == EVERY_COMPUTE_NODE:
         uuid = EVERY_COMPUTE_NODE
     inventories: dict[str, Any] = {}
-    for resource_class, record in _records(entry):
-        _check_custom(path, resource_class, "resource class")
-        if resource_class in inventories:
-            raise _unusable(path, f"it adds {resource_class} twice to one provider")
-        inventories[resource_class] = complete_record(record, operator_keys=())
-    traits = entry.get("traits", {}).get("additional", ())
-    for trait in traits:
-        _check_custom(path, trait, "trait")
+    for additional in entry.inventories.additional:
+        for resource_class, record in additional.items():
+            if resource_class in inventories:
+                raise _unusable(path, f"it adds {resource_class} twice to one provider")
+            inventories[resource_class] = complete_record(to_builtins(record), operator_keys=())
     return ProviderConfig(
         str(path),
         uuid=uuid,
         name=None if uuid else identifier,
         inventories=inventories,
-        traits=tuple(sorted(set(traits))),
+        traits=tuple(sorted(entry.traits.additional)),
     )
-
-
-def _records(entry: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for additional in entry.get("inventories", {}).get("additional", ()):
-        yield from additional.items()
-
-
-def _check_custom(path: Path, name: str, kind: str) -> None:
-    if not name.startswith("CUSTOM_"):
-        raise _unusable(
-            path, f"it adds the {kind} {name}, and only names that start with CUSTOM_ may be added"
-        )
 
 
 def _unusable(path: Path, reason: str) -> ProviderConfigException:

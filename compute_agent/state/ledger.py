@@ -8,17 +8,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from compute_agent.programs.decoding import Amounts, Value
+from compute_agent.programs.decoding import Amounts, Value, matching
 from compute_agent.state.claim import Claim
 from compute_agent.state.files import StateFile
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid to the classes (`inventories`) and `traits` that configuration files added."""
 
-_Kind: TypeAlias = Annotated[str, Meta(pattern="^(inventories|traits)$")]
-_CustomName: TypeAlias = Annotated[str, Meta(pattern="^CUSTOM_[A-Z0-9_]+$")]
+_Kind: TypeAlias = Annotated[str, matching("inventories|traits", "inventories or traits")]
+_CustomName: TypeAlias = Annotated[
+    str, matching("CUSTOM_[A-Z0-9_]+", "a name that starts with CUSTOM_")
+]
 """Other names are the driver's: taken back, they would be off the host."""
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, to_builtins
-from msgspec.structs import fields
+from msgspec.structs import replace
 
+from compute_agent.programs.decoding import Whole, convert
 from compute_agent.programs.kept_values import KeptValues
-from compute_agent.state.shapes import LARGEST
 
 ASKED_AGAIN_SECONDS: Final = 10.0
 
@@ -34,6 +34,20 @@ class Announcement(Struct, frozen=True):
     attributes: Mapping[str, Any] = {}
 
 
+class _AnnouncedNode(Struct, frozen=True):
+    uuid: str
+    enabled: bool = True
+    instances: Whole | list[Any] | None = None
+    io_ops: Whole = 0
+    build_failures: Whole = 0
+
+
+class _AnnouncedState(Struct, frozen=True):
+    host: str
+    nodes: list[_AnnouncedNode] = []
+    service_version: Whole = 0
+
+
 UNHEARD: Final = Announcement("", math.inf)
 """Stands for the announcement of a host that was not heard of: alive, and without any facts."""
 
@@ -51,26 +65,25 @@ class Announcements:
     def receive(self, state: Mapping[str, Any]) -> None:
         """Take in one announcement: `{"host", "nodes": [{"uuid", "enabled", ...}], ...}`.
 
-        :raises ValueError: it is not of this form; nothing of it is taken in.
+        :raises Misfit: it is not of this form; nothing of it is taken in.
         """
         now = self._clock()
-        try:
-            states = {
-                str(node["uuid"]): Announcement(
-                    host=str(state["host"]),
-                    seen_at=now,
-                    enabled=bool(node.get("enabled", True)),
-                    instances=_count(node.get("instances")),
-                    io_ops=_number(node.get("io_ops", 0)),
-                    build_failures=_number(node.get("build_failures", 0)),
-                    service_version=_number(state.get("service_version", 0)),
-                    attributes=dict(node),
-                )
-                for node in state.get("nodes", ())
-            }
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            # errors of numbers quote what was sent, however long it is
-            raise ValueError(f"{type(error).__name__}: {str(error)[:200]}") from error
+        announced = convert(state, _AnnouncedState)
+        states = {
+            node.uuid: Announcement(
+                host=announced.host,
+                seen_at=now,
+                enabled=node.enabled,
+                instances=len(node.instances)
+                if isinstance(node.instances, list)
+                else node.instances,
+                io_ops=node.io_ops,
+                build_failures=node.build_failures,
+                service_version=announced.service_version,
+                attributes=attributes,
+            )
+            for node, attributes in zip(announced.nodes, state.get("nodes", ()), strict=True)
+        }
         with self._lock:
             before = [self._by_root.get(root) for root in states]
             self._by_root |= states
@@ -94,9 +107,8 @@ class Announcements:
         now = self._clock()
         with self._lock:
             for entry in snapshot:
-                fields = {name: entry[name] for name in _FIELDS & entry.keys()}
-                seen_at = now - float(entry["age"])
-                self._by_root[str(entry["root"])] = Announcement(**fields | {"seen_at": seen_at})
+                announcement = convert(entry, Announcement)
+                self._by_root[entry["root"]] = replace(announcement, seen_at=now - entry["age"])
 
     def of(self, root: str) -> Announcement | None:
         """Return the last announcement about a host, None if there was none."""
@@ -162,19 +174,3 @@ class AskedAnnouncements(Announcements):
         """See `Announcements`."""
         self.refresh()
         return super().all()
-
-
-_FIELDS = frozenset(field.name for field in fields(Announcement))
-
-
-def _number(value: Any) -> int:
-    number = int(value)
-    if abs(number) > LARGEST:
-        raise OverflowError(f"a number beyond {LARGEST}")
-    return number
-
-
-def _count(instances: Any) -> int | None:
-    if instances is None:
-        return None
-    return _number(instances if isinstance(instances, int) else len(instances))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from compute_agent.programs.decoding import LARGEST
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.guest_numa import is_device, is_special
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import Hosts, HostState
 from compute_agent.scheduler.placement.candidates import Candidate, links_of
-from compute_agent.state.shapes import LARGEST
 
 _COMPARED: Final = 8
 """Candidates of a host of which the one that breaks the least counts."""

@@ -111,7 +111,7 @@ def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file:
     [
         ("[", "is not YAML"),
         ("[]", "it is [], not an object"),
-        ("providers: [{uuid: 1}]", "providers[0].name is missing"),
+        ("providers: [{parent: a}]", "providers[0].name is missing"),
         ("providers: [{name: a, uuid: host-a}]", 'providers[0].uuid is "host-a", not a uuid'),
         ("providers: [{name: a, aggregates: [rack]}]", 'providers[0].aggregates[0] is "rack"'),
         ("providers: [{name: a, inventories: {VCPU: many}}]", "providers[0].inventories.VCPU is"),
@@ -147,8 +147,8 @@ def test_a_file_that_cannot_be_used_changes_nothing(
     ("document", "words"),
     [
         ("inventories: {a: 5}", "inventories.a is 5, not an object"),
-        ("inventories: {a: {VCPU: many}}", "inventories.a.VCPU is"),
-        ("inventories: {a: {inventories: {VCPU: many}}}", "inventories.a.inventories.VCPU is"),
+        ("inventories: {a: {VCPU: many}}", "the inventories of a: VCPU is"),
+        ("inventories: {a: {inventories: {VCPU: many}}}", "the inventories of a: VCPU is"),
         ("inventories: {}\nallocations: {c: {}}", "allocations.c.allocations is missing"),
         (
             "inventories: {}\nallocations: {c: {allocations: {a: {resources: &a {VCPU: *a}}}}}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import pytest
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
-from compute_agent.programs.decoding import Count, Misfit, Number, Whole, convert, decode
+from compute_agent.programs.decoding import Count, Misfit, Number, Whole, convert, decode, matching
 
 
 class Record(Struct):
@@ -21,7 +21,7 @@ class Record(Struct):
 class Document(Struct, forbid_unknown_fields=True):
     amount: Whole = 0
     count: Count = 0
-    ratios: dict[Annotated[str, Meta(pattern="^CUSTOM_")], Number] = {}
+    ratios: dict[Annotated[str, matching("CUSTOM_.*", "a custom name")], Number] = {}
     lists: dict[str, list[int]] = {}
     records: dict[str, dict[str, Record]] = {}
     word: Literal["cold", "live"] = "cold"
@@ -39,7 +39,7 @@ class Document(Struct, forbid_unknown_fields=True):
         ('{"amount": 1e99}', "amount is 1e+99, not a whole number"),
         ('{"count": -1}', "count is -1, not a whole number >= 0"),
         ('{"count": 1e999}', "count is Infinity, not a whole number"),
-        ('{"ratios": {"CUSTOM_A": 1, "B": 1}}', 'ratios: the key is "B", not text matching '),
+        ('{"ratios": {"CUSTOM_A": 1, "B": 1}}', 'ratios: the key is "B", not a custom name'),
         ('{"ratios": {"CUSTOM_A": 1e999}}', "ratios.CUSTOM_A is Infinity, not a number <= "),
         ('{"ratios": {"CUSTOM_A": NaN}}', "ratios.CUSTOM_A is NaN, not a number >= "),
         ('{"lists": {"a": [], "b": [1, "x"]}}', 'lists.b[1] is "x", not a whole number'),

@@ -271,9 +271,7 @@ def test_a_cache_whose_providers_are_no_tree_is_set_aside(
 def test_additions_that_no_file_can_have_made_end_the_start(tmp_path: Path) -> None:
     additions = {ROOT: {"inventories": ["VCPU"], "traits": ["CUSTOM_B"]}}
     (tmp_path / "provider-config.json").write_bytes(envelope(additions))
-    with pytest.raises(
-        StateUnusable, match=r'inventories\[0\] is "VCPU", not text matching .*CUSTOM_'
-    ):
+    with pytest.raises(StateUnusable, match=r'inventories\[0\] is "VCPU", not a name that starts'):
         Ledger(tmp_path)
 
 

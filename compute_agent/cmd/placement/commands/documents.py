@@ -7,7 +7,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
 
 from compute_agent.cmd.output import JSON, print_json, show
 from compute_agent.cmd.placement.arguments import BadInput
@@ -18,72 +20,47 @@ from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.screen import progress_bars
 from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
+from compute_agent.programs.decoding import Misfit, Whole, convert, matching
 from compute_agent.programs.exit_status import Exit
 from compute_agent.state.documents import FileUnusable, read_named
-from compute_agent.state.shapes import (
-    TEXT,
-    WHOLE,
-    Shape,
-    anything,
-    is_not,
-    list_of,
-    map_of,
-    object_of,
-    text_like,
-    text_or_null,
-)
 
-_UUID: Final = text_like("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "a uuid")
-_FULL_RECORD: Final = object_of({"total": WHOLE})
+_Uuid: TypeAlias = Annotated[
+    str, matching("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "a uuid")
+]
 
 
-def _record(value: Any) -> str | None:
-    if type(value) is dict:
-        return _FULL_RECORD(value)
-    return None if WHOLE(value) is None else is_not(value, "a total or an inventory record")
+class _Record(Struct):
+    total: Whole
 
 
-_INVENTORIES: Final = map_of(_record)
-_WITH_GENERATION: Final = object_of({"inventories": _INVENTORIES})
+_Inventories: TypeAlias = dict[str, Whole | _Record]
 
 
-def _provider_inventories(value: Any) -> str | None:
-    is_wrapped = type(value) is dict and "inventories" in value
-    return _WITH_GENERATION(value) if is_wrapped else _INVENTORIES(value)
+class _DeclaredProvider(Struct, forbid_unknown_fields=True):
+    name: str
+    uuid: _Uuid | UnsetType = UNSET
+    parent: str | None = None
+    inventories: _Inventories = {}
+    traits: list[str] = []
+    aggregates: list[_Uuid] = []
 
 
-_DECLARED: Final = Shape(
-    "providers as they should be",
-    object_of(
-        {},
-        {
-            "providers": list_of(
-                object_of(
-                    {"name": TEXT},
-                    {
-                        "uuid": _UUID,
-                        "parent": text_or_null,
-                        "inventories": _INVENTORIES,
-                        "traits": list_of(TEXT),
-                        "aggregates": list_of(_UUID),
-                    },
-                    is_closed=True,
-                )
-            ),
-            "absent": list_of(TEXT),
-        },
-        is_closed=True,
-    ),
-)
-_HELD: Final = object_of({"resources": map_of(anything)})
-_RESHAPE: Final = Shape(
-    "a reshape",
-    object_of(
-        {"inventories": map_of(_provider_inventories)},
-        {"allocations": map_of(object_of({"allocations": map_of(_HELD)}))},
-        is_closed=True,
-    ),
-)
+class _DeclaredProviders(Struct, forbid_unknown_fields=True):
+    providers: list[_DeclaredProvider] = []
+    absent: list[str] = []
+
+
+class _Resources(Struct):
+    resources: dict[str, Any]
+
+
+class _Consumer(Struct):
+    allocations: dict[str, _Resources]
+
+
+class _Reshape(Struct, forbid_unknown_fields=True):
+    inventories: dict[str, dict[str, Any]]
+    allocations: dict[str, _Consumer] = {}
 
 
 def add_commands(commands: Commands) -> None:
@@ -139,7 +116,7 @@ def _export(namespace: argparse.Namespace, client: Client) -> None:
 
 
 def _apply(namespace: argparse.Namespace, client: Client) -> int:
-    document = _document(namespace.file, _DECLARED)
+    document = _document(namespace.file, _DeclaredProviders, "providers as they should be")
     declared_entries = document.get("providers", [])
     for name, times in Counter(entry["name"] for entry in declared_entries).items():
         if times > 1:
@@ -196,13 +173,15 @@ def _make(client: Client, step: Step, generations: dict[str, int]) -> None:
 
 
 def _reshape(namespace: argparse.Namespace, client: Client) -> int:
-    document = _document(namespace.file, _RESHAPE)
+    document = _document(namespace.file, _Reshape, "a reshape")
     inventories = {}
     lines: list[str] = []
     for name, entry in document["inventories"].items():
+        given_inventories = entry.get("inventories", entry)
+        _check(given_inventories, _Inventories, f"{namespace.file}: the inventories of {name}")
         provider = client.provider(name)
         present = client.part(provider, "inventories")
-        new_inventories = with_defaults(entry.get("inventories", entry))
+        new_inventories = with_defaults(given_inventories)
         given_generation = entry.get("resource_provider_generation")
         inventories[provider["uuid"]] = {
             "resource_provider_generation": present["resource_provider_generation"]
@@ -243,10 +222,10 @@ def _inventory_lines(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     ]
 
 
-def _document(file: str, shape: Shape) -> dict[str, Any]:
-    """Return the content of a file that has a shape.
+def _document(file: str, kind: type[Struct], words: str) -> dict[str, Any]:
+    """Return the content of a file, which has to be of one kind.
 
-    :raises BadInput: it cannot be read, or has another one.
+    :raises BadInput: it cannot be read, or is of another kind.
     """
     from compute_agent.state.documents import parse_yaml
 
@@ -254,12 +233,17 @@ def _document(file: str, shape: Shape) -> dict[str, Any]:
         document = parse_yaml(read_named(file))
     except FileUnusable as error:
         raise BadInput(f"{file} {error}.") from error
-    misfit = shape.misfit(document)
-    if misfit is not None:
-        raise BadInput(f"{file} is not {shape.words}: {misfit}.")
+    _check(document, kind, f"{file} is not {words}")
     try:
         json.dumps(document, allow_nan=False)
     except (RecursionError, TypeError, ValueError) as error:
         # its own request would fail on it, after those of earlier steps were sent
         raise BadInput(f"{file} has a value that no request can have: {error}") from error
     return dict(document)
+
+
+def _check(document: Any, kind: Any, fault: str) -> None:
+    try:
+        convert(document, kind)
+    except Misfit as error:
+        raise BadInput(f"{fault}: {error}.") from error
