@@ -10,6 +10,15 @@ from .served import ServerProcess
 
 SECRET = b"s3cret-token"
 HOST = b"Host: x\r\nX-Auth-Token: admin\r\nX-Service-Token: " + SECRET + b"\r\n"
+FRAMINGS = {
+    "a length": [f"Content-Length: {length}" for length in ("hi mom", "-", "0x10", "1 2", "+5")],
+    "two lengths": ["Content-Length: 5\r\nContent-Length: 6"],
+    "a name with a blank": ["Content-Length : 5"],
+    "another coding": [
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    ],
+}
 BAD = {
     "no request line": (b"\x16\x03\x01" + SECRET + b"\r\n\r\n", 400),
     "a bad method": (b"G\x00T" + SECRET + b" / HTTP/1.1\r\n" + HOST + b"\r\n", 400),
@@ -17,10 +26,14 @@ BAD = {
     "a bad header name": (b"GET / HTTP/1.1\r\n" + HOST + SECRET + b" x: y\r\n\r\n", 400),
     "no colon": (b"GET / HTTP/1.1\r\n" + HOST + SECRET + b"\r\n\r\n", 400),
     "a folded header": (b"GET / HTTP/1.1\r\n" + HOST + b"A: b\r\n " + SECRET + b"\r\n\r\n", 400),
-    "two lengths": (
-        b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx",
-        400,
-    ),
+    **{
+        f"{name}: {framing}": (
+            f"POST / HTTP/1.1\r\n{framing}\r\n".encode() + HOST + b"\r\nhello",
+            400,
+        )
+        for name, framings in FRAMINGS.items()
+        for framing in framings
+    },
     # Without its end: a longer one that came at once would be read whole, and answered.
     "a long header": ((b"GET / HTTP/1.1\r\n" + HOST + b"A: " + SECRET).ljust(131_072, b"x"), 431),
     "many headers": (
@@ -53,6 +66,23 @@ def test_a_malformed_request_is_refused_without_what_was_sent(
     assert b"connection: close" in head.lower()
     assert SECRET not in body
     assert SECRET not in head
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 1e3\r\n\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ids=["a bad length", "two framings"],
+)
+def test_what_follows_a_body_of_unclear_length_is_not_taken_for_a_request(
+    served: ServerProcess, framing: bytes
+) -> None:
+    smuggled = b"GET /resource_classes HTTP/1.1\r\n" + HOST + b"\r\n"
+    received = served.exchange(b"POST /traits HTTP/1.1\r\n" + HOST + framing + smuggled)
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert b"VCPU" not in received
 
 
 @pytest.mark.parametrize(

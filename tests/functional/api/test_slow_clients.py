@@ -204,6 +204,7 @@ def test_a_body_beyond_the_limit_is_400_and_not_kept_in_memory(
     )
     assert answer.status_code == 400
     (error,) = answer.json()["errors"]
+    assert error["code"] == "placement.undefined_code"
     assert "Malformed JSON: the body is longer than 8388608 bytes" in error["detail"]
     # A chunked one is read up to the limit: its length is not known before.
     assert worker.memory_info().rss - before < (30_000_000 if chunked else 5_000_000)

@@ -203,6 +203,7 @@ def test_three_at_once_leave_what_three_in_a_row_leave(
     sessions: Sessions, actions: tuple[Action, Action, Action]
 ) -> None:
     check_three(sessions, scene, actions, look)
+    assert sessions.first.read(audit.audit) == []
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
