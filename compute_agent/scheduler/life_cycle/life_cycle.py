@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.errors import AllocationUpdateFailed
+from compute_agent.placement.allocations.allocations import INSTANCE
 from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
@@ -207,9 +208,7 @@ class LifeCycle:
         """
         holdings = {consumer: self._placement.holding(consumer) for consumer in consumers}
         wanted_holdings = {
-            consumer: WantedHolding(
-                holding, {}, str(holding.record.get("consumer_type", "INSTANCE"))
-            )
+            consumer: WantedHolding(holding, {}, str(holding.record.get("consumer_type", INSTANCE)))
             for consumer, holding in holdings.items()
             if holding.allocations
         }

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.placement.allocations.allocations import INSTANCE
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
@@ -33,7 +34,6 @@ from compute_agent.scheduler.search.targets import root_of
 LOG = logging.getLogger(__name__)
 
 CANDIDATES_TRIED = 8
-INSTANCE = "INSTANCE"
 
 
 class Attachment(Struct, frozen=True):
