@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 SHOWN_HOSTS = 20
@@ -90,11 +90,6 @@ class Causes(Struct, frozen=True):
         """Return these causes with those of one more filter, if it rejected any host."""
         return self if cause is None else replace(self, filters=(*self.filters, cause))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        document: dict[str, Any] = to_builtins(self)
-        return document
-
     def sentence(self) -> str:
         """Say in one or two sentences where the hosts went."""
         candidates = sum(query.candidates for query in self.queries)
@@ -138,7 +133,7 @@ class Causes(Struct, frozen=True):
 
 
 def causes_of(body: Mapping[str, Any]) -> Causes:
-    """Return the causes that `Causes.as_dict` wrote down, as a scheduler on the bus sends them.
+    """Return the causes that were written down, as a scheduler on the bus sends them.
 
     Keys that are not known here are left out: that scheduler may be of a newer version.
 

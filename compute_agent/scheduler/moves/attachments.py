@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -13,7 +12,6 @@ from compute_agent.placement.allocations.allocations import INSTANCE
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
-    copy_of,
     covers,
     shortfalls,
     subtract,
@@ -44,13 +42,6 @@ class Attachment(Struct, frozen=True):
 
     allocations: Amounts
     mappings: Mapping[str, tuple[str, ...]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "allocations": copy_of(self.allocations),
-            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
-        }
 
 
 class Attachments:
