@@ -1,4 +1,4 @@
-"""Types of the arrays that the index consists of, and the largest numbers in them."""
+"""Types of the arrays that the index consists of, the largest numbers in them, and a look at one."""
 
 from collections.abc import Sequence
 
@@ -12,3 +12,8 @@ Numbers = Sequence[int] | IntArray
 
 UNIT_MAX = 2**31 - 1
 CAPACITY_BOUND = 2**62
+
+
+def has_any(mask: BoolArray) -> bool:
+    """Check whether a mask selects something; its method `any` takes four times as long for few."""
+    return len(mask) > 0 and bool(mask[mask.argmax()])
