@@ -1,4 +1,4 @@
-"""Types of the arrays that the index consists of, the largest numbers in them, and a look at one."""
+"""Types of the arrays that the index consists of, and the largest numbers in them."""
 
 from collections.abc import Sequence
 
