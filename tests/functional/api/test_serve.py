@@ -11,7 +11,7 @@ import psutil
 import pytest
 import requests
 
-from compute_agent.programs.notices import NoticeSocket
+from compute_agent.programs.systemd import NoticeSocket
 from tests.fixtures import programs
 from tests.functional.agent.processes import eventually
 
