@@ -19,11 +19,10 @@ import requests
 
 from tests.fixtures.placement import free_port
 
-from .served import ServerProcess
+from .served import ADMIN, ServerProcess
 
 SAMPLE = Path(__file__).parents[3] / "etc" / "placement-nginx.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 pytestmark = pytest.mark.skipif(
     NGINX is None, reason="nginx is not installed (Debian: apt install nginx-light)"
