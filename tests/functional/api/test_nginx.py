@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from tests.fixtures.placement import free_port
+from tests.functional.agent.processes import eventually
 
 from .served import ADMIN, ServerProcess
 
@@ -126,6 +127,7 @@ def test_requests_of_one_kept_connection_reach_every_server(
         made = session.put(f"{proxy}/traits/CUSTOM_PROXIED", **sent)
         assert made.headers["location"] == f"{proxy}/traits/CUSTOM_PROXIED"
         assert session.get(f"{proxy}/-/healthy", **sent).status_code == 403
+    eventually(lambda: sum(map(_requests_in, servers)) >= 20, "the lines are written")
     shares = [_requests_in(server) for server in servers]
     assert all(shares), shares
     assert sum(shares) == 20

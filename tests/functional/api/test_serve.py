@@ -143,13 +143,32 @@ def test_every_request_is_in_the_log_with_its_id(served: ServerProcess) -> None:
     )
 
 
+LOGS_AT_THE_END = """
+import sys
+from placement_server.cmd.serve import main
+from placement_server.middleware import observation
+observation._DELAY = 600
+sys.exit(main())
+"""
+
+
+def test_lines_that_wait_are_written_before_a_worker_ends(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "--workers", "1", program=LOGS_AT_THE_END)
+    answers = [server.ask("GET", "/traits") for _ in range(3)]
+    assert server.stop() == 0
+    for answer in answers:
+        assert answer.headers["x-openstack-request-id"] in server.output
+
+
 def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: ServerProcess) -> None:
     assert requests.get(f"{served.url}/-/healthy", timeout=30).status_code == 200
     for _ in range(10):
         served.ask("GET", "/usages?project_id=p")
-    text = requests.get(f"{served.url}/-/metrics", timeout=30).text
     counted = 'placement_http_requests_total{method="GET",route="/usages",status="200"} 10.0'
-    assert counted in text
+    eventually(
+        lambda: counted in requests.get(f"{served.url}/-/metrics", timeout=30).text,
+        "all workers have counted",
+    )
 
 
 def _answer(server: ServerProcess, path: str) -> requests.Response:
