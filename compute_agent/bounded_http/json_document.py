@@ -1,11 +1,9 @@
-"""JSON documents of bounded depth, size and numbers."""
+"""JSON documents of bounded depth, size and numbers, for callers that decode them into no type."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from functools import cache
 from typing import Any, Final, NoReturn
 
 from compute_agent.bounded_http.limits import (
@@ -15,80 +13,47 @@ from compute_agent.bounded_http.limits import (
     LimitExceeded,
 )
 
-_BESIDE_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"\\'))
-_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LARGE: Final = 64 * 1024
-_LONG_NUMBER: Final = b"0" * (INTEGER_DIGITS + 1)
+_CONTAINERS: Final = (dict, list)
 
 
-def parse(text: str) -> Any:
-    """Parse a text.
+def parse(content: bytes) -> Any:
+    """Parse a document.
 
-    What can be seen in its bytes is not looked for in each value: that took half of the time.
-
-    :raises ValueError: the text is not JSON.
+    :raises ValueError: it is not JSON.
     :raises LimitExceeded: it would cost too much, or has a number that fails in arithmetic.
     """
-    content = text.encode()
-    structure = content.translate(None, _BESIDE_STRUCTURE)
-    containers = structure.count(b"[") + structure.count(b"{")
-    if containers > JSON_CONTAINERS:
-        raise LimitExceeded(f"has more than {JSON_CONTAINERS:,} lists and objects in its JSON")
-    has_long_numbers = _LONG_NUMBER in content.translate(_ZEROS)
-    if len(content) < _LARGE or has_long_numbers:
-        document = _parse(text, has_long_numbers)
-    else:
-        try:
-            document = _quick_parser()(content)
-        except ValueError:
-            # also what is JSON for Python alone
-            document = _parse(text, has_long_numbers)
-    if containers > JSON_DEPTH and not _is_shallow(structure) and _is_deep(document):
-        raise _too_deep()
-    return document
-
-
-def _parse(text: str, has_long_numbers: bool) -> Any:
+    limit_containers(content)
     try:
-        return json.loads(
-            text,
-            parse_int=_integer if has_long_numbers else None,
+        document = json.loads(
+            content.decode(),
+            parse_int=_integer,
             parse_float=_finite,
             parse_constant=_not_a_number,
         )
     except RecursionError as error:
         raise _too_deep() from error
+    if _is_deep(document):
+        raise _too_deep()
+    return document
 
 
-@cache
-def _quick_parser() -> Callable[[bytes], Any]:
-    """Return a parser for answers about many hosts, imported where there is such an answer."""
-    try:
-        import orjson
-    except ImportError:
-        return lambda content: _parse(content.decode(), False)
-    return orjson.loads
+def limit_containers(content: bytes) -> None:
+    """Look whether a document has no more lists and objects than it may.
 
-
-def _is_shallow(structure: bytes) -> bool:
-    """Whether the brackets alone show that no depth is exceeded; a bracket in a text hides it."""
-    remainder = structure.replace(b'""', b"")
-    # each time up to two levels go, the innermost lists and then the objects around them
-    for _ in range(JSON_DEPTH // 2):
-        before, remainder = remainder, remainder.replace(b"[]", b"").replace(b"{}", b"")
-        if not remainder or len(remainder) == len(before):
-            break
-    return not remainder
+    :raises LimitExceeded: it has.
+    """
+    if content.count(b"[") + content.count(b"{") > JSON_CONTAINERS:
+        raise LimitExceeded(f"has more than {JSON_CONTAINERS:,} lists and objects in its JSON")
 
 
 def _is_deep(document: Any) -> bool:
-    level = [document]
+    level = [document] if type(document) in _CONTAINERS else []
     for _ in range(JSON_DEPTH):
         level = [
             value
             for container in level
             for value in (container.values() if type(container) is dict else container)
-            if type(value) in (dict, list)
+            if type(value) in _CONTAINERS
         ]
         if not level:
             return False

@@ -24,6 +24,9 @@ JSON_DEPTH: Final = 100
 JSON_CONTAINERS: Final = 2_000_000
 """Lists and objects in a document: an empty one is two bytes in an answer and 64 in memory."""
 
+LARGE: Final = 2 * JSON_CONTAINERS
+"""Bytes up to which a document cannot have too many of them."""
+
 INTEGER_DIGITS: Final = 19
 """Digits of an integer of 64 bits."""
 

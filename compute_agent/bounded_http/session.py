@@ -153,7 +153,8 @@ class BoundedSession(requests.Session):
             )
             try:
                 answer = super().send(request, timeout=(connect, remaining_seconds), **arguments)
-                _judge(answer)
+                _read_body(answer)
+                _parse(answer)
             except LimitExceeded as violation:
                 raise AnswerRefused.of(request.method, request.url, violation) from violation
             self._limit_pause(answer)
@@ -168,7 +169,7 @@ class BoundedSession(requests.Session):
         )
 
     def read(self, url: str, raw: Any) -> BoundedResponse:
-        """Return the whole answer that urllib3 has begun to read.
+        """Return the whole answer that urllib3 has begun to read; nothing of it is parsed.
 
         :raises LimitExceeded: it breaks a limit.
         :raises requests.ConnectionError: it ended too early.
@@ -176,7 +177,7 @@ class BoundedSession(requests.Session):
         answer = BoundedResponse()
         answer.status_code, answer.reason, answer.url = raw.status, raw.reason, url
         answer.headers, answer.raw = CaseInsensitiveDict(raw.headers), raw
-        _judge(answer)
+        _read_body(answer)
         self._limit_pause(answer)
         return answer
 
@@ -214,20 +215,23 @@ def _is_odd(value: object) -> bool:
     return text[:1].isspace() or "\r" in text or "\n" in text
 
 
-def _judge(answer: requests.Response) -> None:
-    """Read the body, and check the limits.
+def _read_body(answer: requests.Response) -> None:
+    """Read the body.
 
-    :raises LimitExceeded: one is broken.
+    :raises LimitExceeded: it breaks a limit.
     :raises requests.ConnectionError: it ended too early.
     """
     answer.raw = _body_of(answer)
-    content = answer.content
+    _ = answer.content
     answer.raw = io.BytesIO()
     # these services answer in UTF-8, whatever their header names
     answer.encoding = "utf-8"
-    if content and isinstance(answer, BoundedResponse):
+
+
+def _parse(answer: requests.Response) -> None:
+    if answer.content and isinstance(answer, BoundedResponse):
         try:
-            answer.document = json_document.parse(content.decode())
+            answer.document = json_document.parse(answer.content)
         except ValueError:
             return  # not JSON: the caller decides whether that is an error
 

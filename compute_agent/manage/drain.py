@@ -10,8 +10,10 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.placement.allocations.allocations import MIGRATION, UNTYPED
+from compute_agent.drift.orphans import MIGRATION
+from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts, by_class
+from compute_agent.placement.answers import AllocationRequest, Explanation, Summary, traits_of
 from compute_agent.placement.candidates import after_moves
 from compute_agent.placement.provider_trees import Part, WholeTree
 from compute_agent.provider_tree.trait_names import (
@@ -178,7 +180,7 @@ def _placed_together(
         "leave_alone": {"trees": left_out},
         "time_limit": _PLANNING_SECONDS,
     }
-    plans = placement.candidates.make_room(question)["plans"]
+    plans = placement.candidates.make_room(question).plans
     planned_moves = plans[0]["moves"] if plans else []
     places: dict[str, _Place] = {
         move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
@@ -194,16 +196,16 @@ def _placed_together(
     for first in range(0, len(stuck), _ASKED_TOGETHER):
         consumers = stuck[first : first + _ASKED_TOGETHER]
         texts = [urlencode(queries[consumer]) for consumer in consumers]
-        explanations = placement.candidates.what_if(changes, "explanation", *texts)
+        explanations = placement.candidates.explanations_if(changes, texts)
         for consumer, explanation in zip(consumers, explanations, strict=True):
             places[consumer] = None, _why_not(explanation, host_name)
     return places
 
 
-def _why_not(explanation: Mapping[str, Any], host_name: Callable[[str], str]) -> str:
+def _why_not(explanation: Explanation, host_name: Callable[[str], str]) -> str:
     """Return the first sentence, with the name of the host that it has as an example."""
-    sentence = str(explanation["sentences"][0])
-    for root in {str(entry["example"]) for entry in explanation["closest"]}:
+    sentence = explanation.sentences[0]
+    for root in {entry["example"] for entry in explanation.closest}:
         if root in sentence:
             sentence = sentence.replace(root, host_name(root))
     return sentence
@@ -220,7 +222,7 @@ def _placed_alone(
     places: dict[str, _Place] = {}
     for consumer, query in queries.items():
         parameters = [part for part in query if has_root_required or part[0] != "root_required"]
-        answer = placement.candidates.get_allocation_candidates(
+        answer, _ = placement.candidates.get_allocation_candidates(
             [*parameters, ("limit", str(_ASKED_AT_ONCE))]
         )
         found_roots = (
@@ -261,15 +263,15 @@ def enabled_only(query: Parameters) -> list[tuple[str, str]]:
     return [*others, ("root_required", ",".join(traits))]
 
 
-def _host_of(summaries: Mapping[str, Mapping[str, Any]], request: Mapping[str, Any]) -> str:
+def _host_of(summaries: Mapping[str, Summary], request: AllocationRequest) -> str:
     """Return the root of what is claimed, other than what hosts share, if there is any."""
-    claimed_providers = [(uuid, summaries[uuid]) for uuid in request["allocations"]]
+    claimed_providers = [summaries[uuid] for uuid in request.allocations]
     own = [
-        entry for entry in claimed_providers if MISC_SHARES_VIA_AGGREGATE not in entry[1]["traits"]
+        summary
+        for summary in claimed_providers
+        if MISC_SHARES_VIA_AGGREGATE not in traits_of(summary)
     ]
-    uuid, summary = (own or claimed_providers)[0]
-    # a placement before 1.29 has no nested providers
-    return str(summary.get("root_provider_uuid", uuid))
+    return (own or claimed_providers)[0].root_provider_uuid
 
 
 def _text(resources: Mapping[str, int]) -> str:

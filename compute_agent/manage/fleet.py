@@ -25,8 +25,8 @@ from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.placement.answers import AgentReport
     from compute_agent.placement.api import PlacementApi
-    from compute_agent.placement.provider_trees import AgentReport
 
 UP: Final = "up"
 SILENT: Final = "silent"
@@ -176,7 +176,7 @@ def describe(
     root = tree[0]
     node = _node_of(agents, root.uuid)
     agent, bus, bus_since = _agent_and_bus(node, agents, report)
-    last_times = [report.at] if report is not None else []
+    last_times = [report.at.timestamp()] if report is not None else []
     if agents is not None and root.uuid in agents.last_heard:
         last_times.append(agents.last_heard[root.uuid])
     reason = (node or {}).get("disabled_reason") or (report.disabled_reason if report else "")
@@ -301,7 +301,7 @@ class HostSwitch(Struct, frozen=True):
         agent, bus, _ = _agent_and_bus(node, self.heard, report)
         if node is not None or report is None or agent != UP:
             return
-        seconds = max(0, round(time.time() - report.at))
+        seconds = max(0, round(time.time() - report.at.timestamp()))
         why = "this command has no message bus" if bus == UP else f"its message bus is {bus}"
         command = "enable" if is_enabled else "disable --reason TEXT"
         raise WouldBeUndone(

@@ -10,6 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent import errors
+from compute_agent.placement import responses
+from compute_agent.placement.answers import Usages
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import Part, ProviderTrees, UnchangedTree, WholeTree
 from compute_agent.placement.providers import Providers
@@ -161,6 +163,7 @@ def _root_first(lines: Iterable[ProviderLines]) -> tuple[ProviderLines, ...]:
 
 def _usages(connection: Connection, uuid: str, name: str) -> Mapping[str, int]:
     path = f"/resource_providers/{uuid}/usages"
-    response = connection.call(Request("GET", path, doing=f"Reading the usage of {name}"))
-    usages: Mapping[str, int] = (response.json or {}).get("usages", {})
-    return usages
+    request = Request("GET", path, doing=f"Reading the usage of {name}", good=(200, 404))
+    response = connection.call(request)
+    # deleted since the listing: nothing of it is used
+    return {} if response.status == 404 else responses.body_of(request, response, Usages).usages

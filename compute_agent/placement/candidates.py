@@ -4,50 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlencode
 
-from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import responses
+from compute_agent.placement.answers import (
+    CandidateList,
+    Explanation,
+    PlannedMove,
+    Room,
+    SupposedCandidates,
+    SupposedExplanations,
+    TypedUsages,
+    Usages,
+)
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Microversion, Request
-from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
 
 
-class CandidateAnswer(Struct, frozen=True):
-    """An answer of `GET /allocation_candidates`; `version` is the one to claim with."""
-
-    allocation_requests: list[dict[str, Any]]
-    provider_summaries: dict[str, dict[str, Any]]
-    version: Microversion
-
-
-class Explanation(Struct, frozen=True):
-    """An answer of `GET /candidate_explanation`, as placement gave it.
-
-    :ivar sentences: all of it, to be read.
-    :ivar closest: sets of changes of the request with which it would have candidates.
-    :ivar short: the providers that lack least of some amount.
-    :ivar complete: False when placement gave up before it had all of `closest`.
-    """
-
-    trees: int
-    steps: list[dict[str, Any]]
-    trees_left: int
-    trees_failed: list[dict[str, Any]]
-    sentences: list[str]
-    closest: list[dict[str, Any]]
-    short: list[dict[str, Any]]
-    complete: bool
-
-
 def after_moves(
-    moves: Sequence[Mapping[str, Any]], gone_roots: Iterable[str] = ()
+    moves: Sequence[PlannedMove], gone_roots: Iterable[str] = ()
 ) -> list[Mapping[str, Any]]:
     """Return the changes to suppose for the fleet after the moves of a plan.
 
@@ -72,8 +53,8 @@ class Candidates:
         version: Microversion | None = None,
         *,
         is_extended: bool = False,
-    ) -> CandidateAnswer:
-        """Ask for candidates.
+    ) -> tuple[CandidateList, Microversion]:
+        """Return the candidates for a query, and the microversion to claim one of them with.
 
         :param parameters: the query, unquoted, in order.
         :param version: None takes the newest both sides know.
@@ -87,11 +68,9 @@ class Candidates:
             at,
             extensions=EXTENSIONS_VERSION if is_extended else None,
             doing="Asking for allocation candidates",
-            shape=response_schemas.CANDIDATES,
             error=errors.AllocationCandidateRetrievalFailed,
         )
-        body = self._connection.call(request).json
-        return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
+        return self._connection.read(request, CandidateList), at
 
     def explain(
         self,
@@ -117,50 +96,52 @@ class Candidates:
             version or self._connection.newest(NEWEST),
             extensions=EXTENSIONS_VERSION,
             doing="Asking why there are few allocation candidates or none",
-            shape=response_schemas.EXPLANATION,
             error=errors.AllocationCandidateRetrievalFailed,
         )
         try:
-            body = self._connection.call(request).json
+            return self._connection.read(request, Explanation)
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers this extension. %s", error)
             return None
-        # a newer placement may say more
-        return convert(body, Explanation)
 
-    def what_if(
-        self,
-        changes: Sequence[Mapping[str, Any]],
-        kind: Literal["candidates", "explanation"],
-        *queries: str,
-    ) -> list[dict[str, Any]]:
-        """Return the answers to queries with changes supposed to be made.
+    def candidates_if(self, changes: Sequence[Mapping[str, Any]], query: str) -> CandidateList:
+        """Return the candidates for a query with changes supposed to be made.
+
+        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
+        """
+        body = {"changes": list(changes), "questions": [{"candidates": query}]}
+        request = self._supposed("/what_if", body)
+        [answer] = self._connection.read(request, SupposedCandidates).answers
+        return answer
+
+    def explanations_if(
+        self, changes: Sequence[Mapping[str, Any]], queries: Sequence[str]
+    ) -> list[Explanation]:
+        """Return the explanations of queries with changes supposed to be made.
 
         :raises errors.AllocationCandidateRetrievalFailed: placement refused a question.
         """
-        body = {"changes": list(changes), "questions": [{kind: query} for query in queries]}
-        request = self._supposed("/what_if", body, response_schemas.SUPPOSED[kind])
-        answers: list[dict[str, Any]] = self._connection.call(request).json["answers"]
-        return answers
+        body = {"changes": list(changes), "questions": [{"explanation": q} for q in queries]}
+        request = self._supposed("/what_if", body)
+        return self._connection.read(request, SupposedExplanations).answers
 
-    def make_room(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def make_room(self, question: Mapping[str, Any]) -> Room:
         """Return placement's plans of moves after which something fits, or trees are empty.
 
         :param question: the body of the request.
         :raises errors.InvalidInput: the question, or a query in it, is wrong in itself.
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
-        request = self._supposed("/make_room", question, response_schemas.ROOM)
+        request = self._supposed("/make_room", question)
         # beside its search, placement may have to wait for others and to read all allocations
         seconds = 60.0 + float(question.get("time_limit", 0))
         request = replace(request, good=(200, 400), timeout=(10.0, seconds))
         response = self._connection.call(request)
         if response.status == 400:
             raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")
-        room: dict[str, Any] = response.json
-        return room
+        return responses.body_of(request, response, Room)
 
-    def _supposed(self, path: str, body: object, shape: Shape) -> Request:
+    def _supposed(self, path: str, body: object) -> Request:
         """Return a request that changes nothing, though it is a POST."""
         return Request(
             "POST",
@@ -169,7 +150,6 @@ class Candidates:
             body,
             extensions=EXTENSIONS_VERSION,
             doing="Asking what would be",
-            shape=shape,
             error=errors.AllocationCandidateRetrievalFailed,
             repeat=True,
         )
@@ -184,14 +164,13 @@ class Candidates:
         """
         query = [("project_id", project), *([("user_id", user)] if user else [])]
         version = self._connection.newest(CONSUMER_TYPE)
-        is_typed = version >= CONSUMER_TYPE
         request = Request(
             "GET",
             f"/usages?{urlencode(query)}",
             version,
             doing=f"Reading the usage of project {project}",
-            shape=response_schemas.TYPED_USAGES if is_typed else response_schemas.USAGES,
             error=errors.UsageRetrievalFailed,
         )
-        usages: dict[str, Any] = self._connection.call(request).json["usages"]
-        return usages
+        if version >= CONSUMER_TYPE:
+            return self._connection.read(request, TypedUsages).usages
+        return self._connection.read(request, Usages).usages

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.placement import responses
+from compute_agent.placement.answers import ChangeList
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.response_schemas import CHANGES
 from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Request
 
 MOST_LISTED: Final = 1000
@@ -69,18 +69,16 @@ class ChangeFeed:
             timeout=(_CONNECT_SECONDS, wait + _MARGIN_SECONDS),
             extensions=EXTENSIONS_VERSION,
             doing="Asking for changes",
-            shape=CHANGES,
             refusals={responses.CHANGES_PRUNED: errors.ChangesPruned},
             repeat=False,
         )
         try:
-            body = self._connection.call(request).json
+            answer = self._connection.read(request, ChangeList)
         except errors.PlacementTooOld as refusal:
             raise errors.ChangesNotOffered(str(refusal), status=refusal.status) from refusal
-        changes = body["changes"]
-        changed_roots = (change["root_provider_uuid"] for change in changes)
+        changed_roots = {change.root_provider_uuid for change in answer.changes}
         return Changes(
             frozenset(root for root in changed_roots if root is not None),
-            body["last"],
-            more=len(changes) >= MOST_LISTED,
+            answer.last,
+            more=len(answer.changes) >= MOST_LISTED,
         )

@@ -28,6 +28,7 @@ from compute_agent import errors
 from compute_agent.daemon import tracing
 from compute_agent.discovery.bounded_calls import NOTICEABLE, HungCall
 from compute_agent.placement import responses
+from compute_agent.placement.answers import VersionDocument
 from compute_agent.placement.transports.transport import (
     BASE,
     EXTENSIONS,
@@ -262,12 +263,18 @@ class Connection:
                     # another placement answers by now, so what it offers is asked again
                     self._versions = None
                 raise
-        good = request.good or ((200,) if request.shape is not None else ())
-        if good and response.status not in good:
+        if request.good and response.status not in request.good:
             raise responses.refused(request, response)
-        if request.shape is not None and response.status == 200:
-            responses.body_of(request, response, request.shape)
         return response
+
+    def read(self, request: Request, kind: type[T]) -> T:
+        """Ask, and return the body of the answer, which has the status 200.
+
+        :param kind: its type.
+        :raises errors.PlacementError: as `call`, or the body is of no such type.
+        """
+        request = replace(request, good=(200,))
+        return responses.body_of(request, self.call(request), kind)
 
     def hanging(self) -> tuple[HungCall, ...]:
         """Return the requests that have had no answer for a noticeable time."""
@@ -363,21 +370,16 @@ class Connection:
             repeat=repeat,
         )
         response = self.call(request)
+        document = responses.body_of(request, response, VersionDocument)
         try:
-            document = response.json["versions"][0]
+            versions = document.versions[0]
+            own = [entry for entry in document.extensions if entry.id == EXTENSIONS]
             offered_versions = OfferedVersions(
-                parse_version(document["min_version"]),
-                parse_version(document["max_version"]),
-                next(
-                    (
-                        parse_version(entry["max_version"])
-                        for entry in response.json.get("extensions", ())
-                        if entry["id"] == EXTENSIONS
-                    ),
-                    None,
-                ),
+                parse_version(versions.min_version),
+                parse_version(versions.max_version),
+                parse_version(own[0].max_version) if own else None,
             )
-        except (TypeError, KeyError, IndexError, ValueError, AttributeError):
+        except (IndexError, ValueError):
             raise responses.malformed(request, response, "a version document") from None
         if offered_versions.maximum < BASE:
             raise errors.PlacementTooOld(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
+from compute_agent.placement.answers import RootedProvider
 from compute_agent.placement.api import PlacementApi
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE, OWNER_NOVA
@@ -78,5 +78,5 @@ def members_of(placement: PlacementApi, aggregate: str) -> list[str]:
     return [body["uuid"] for body in _list(placement, f"member_of={aggregate}")]
 
 
-def _list(placement: PlacementApi, query: str) -> list[Mapping[str, Any]]:
+def _list(placement: PlacementApi, query: str) -> list[RootedProvider]:
     return placement.providers.find(query, "Listing the resource providers")

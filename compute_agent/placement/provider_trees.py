@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import responses
+from compute_agent.placement.answers import (
+    AgentReport,
+    ReportList,
+    Tree,
+    TreeMember,
+    UsedTree,
+    inventory_of,
+)
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection
 from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Request, Response
 
@@ -44,24 +51,6 @@ class WholeTree(Struct, frozen=True):
     providers: Sequence[Mapping[str, Any]]
     sharing_providers: Sequence[Mapping[str, Any]] = ()
     allocations: Mapping[str, dict[str, Any]] = {}
-
-
-class AgentReport(Struct, frozen=True):
-    """The last report of the agent of one host.
-
-    :ivar at: seconds since 1970, by placement's clock.
-    :ivar is_silent: it has missed the next ones.
-    :ivar bus: `state`, `since` and `why`, as the agent saw its message bus.
-    :ivar trouble: what its last pass failed with; empty: nothing.
-    :ivar place: where the agent runs: its address, machine id, boot id and state directory.
-    """
-
-    at: float
-    is_silent: bool
-    bus: Mapping[str, Any]
-    disabled_reason: str
-    trouble: str
-    place: Mapping[str, str]
 
 
 class UnchangedTree:
@@ -114,17 +103,15 @@ class ProviderTrees:
             own_headers=headers,
             doing=f"Reading the provider tree of {uuid}",
             good=(200, 404) if etag is None else (200, 304, 404),
-            shape=(
-                response_schemas.USED_TREE
-                if Part.USAGES in include
-                else response_schemas.PROVIDER_TREE
-            ),
             error=errors.ResourceProviderRetrievalFailed,
         )
         response = self._connection.call(request)
         if response.status == 304:
             return UnchangedTree()
-        return None if response.status == 404 else _tree_in(request, response, uuid)
+        if response.status == 404:
+            return None
+        kind = UsedTree if Part.USAGES in include else Tree
+        return _tree_in(request, response, uuid, responses.body_of(request, response, kind))
 
     def agent_reports(self, roots: Collection[str]) -> dict[str, AgentReport]:
         """Return the last report of the agents of hosts, by the uuid of the root.
@@ -142,7 +129,6 @@ class ProviderTrees:
             f"/agent_reports?{urlencode(query)}",
             extensions=EXTENSIONS_VERSION,
             doing="Reading the last reports of agents",
-            shape=response_schemas.AGENT_REPORTS,
             good=(200, 404),
         )
         try:
@@ -151,24 +137,22 @@ class ProviderTrees:
             return {}
         if response.status == 404:
             return {}
-        return {
-            report["root_provider_uuid"]: AgentReport(
-                datetime.fromisoformat(report["at"]).timestamp(),
-                report["silent"],
-                report["bus"],
-                report["disabled_reason"],
-                report["trouble"],
-                report["place"],
-            )
-            for report in response.json["agent_reports"]
-        }
+        reports = responses.body_of(request, response, ReportList).agent_reports
+        return {report.root_provider_uuid: report for report in reports}
 
 
-def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:
-    providers = response.json["providers"]
+def _tree_in(request: Request, response: Response, uuid: str, tree: Tree) -> WholeTree:
     # a proxy that compresses answers makes it a weak one
     etag = response.headers.get("etag", "").removeprefix("W/")
-    if not etag.startswith('"') or all(provider["uuid"] != uuid for provider in providers):
+    if not etag.startswith('"') or all(provider["uuid"] != uuid for provider in tree.providers):
         raise responses.malformed(request, response, f"the tree of {uuid} with its ETag")
-    sharing_providers = response.json.get("sharing_providers", ())
-    return WholeTree(etag, providers, sharing_providers, response.json.get("allocations", {}))
+    sharing_providers = _with_inventories(tree.sharing_providers)
+    allocations = cast("dict[str, dict[str, Any]]", tree.allocations)
+    return WholeTree(etag, _with_inventories(tree.providers), sharing_providers, allocations)
+
+
+def _with_inventories(providers: Sequence[TreeMember]) -> list[dict[str, Any]]:
+    """Return providers whose inventory records are those of a tree."""
+    return [
+        {**provider, "inventories": inventory_of(provider["inventories"])} for provider in providers
+    ]

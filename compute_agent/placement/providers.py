@@ -5,19 +5,19 @@ Every method may also raise `PlacementUnavailable` and `PlacementUnauthorized`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar, cast
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import answers, responses
+from compute_agent.placement.answers import HeldByConsumer, RootedProvider, inventory_of
 from compute_agent.placement.connection import REPARENT, Connection
 from compute_agent.placement.transports.transport import BASE, Microversion, Refusals, Request
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
-from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, complete_inventory
-from compute_agent.state.shapes import Shape
+from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
 
 MAX_LISTED: Final = 200
 """Items in one `in:` list; more make the URL too long for what stands before placement."""
@@ -32,6 +32,7 @@ WRITE_REFUSALS: Final[Refusals] = {
 }
 
 T = TypeVar("T")
+A = TypeVar("A", bound=answers.AtGeneration)
 
 
 class AtGeneration(Struct, Generic[T], frozen=True):
@@ -54,14 +55,14 @@ class Providers:
         """All providers of the tree that `uuid` is a member of; empty when it is unknown."""
         return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
 
-    def find(self, query: str, doing: str, version: Microversion = BASE) -> list[Mapping[str, Any]]:
+    def find(self, query: str, doing: str, version: Microversion = BASE) -> list[RootedProvider]:
         """List the providers that a query finds, each with the root of its tree.
 
         :param query: quoted, without its question mark; empty: all.
         :param version: that the query needs.
         """
-        listing = self._list(query, doing, response_schemas.ROOTED_PROVIDERS, version)
-        return cast("list[Mapping[str, Any]]", listing)
+        request = _listing(query, doing, version)
+        return self._connection.read(request, answers.RootedProviderList).resource_providers
 
     def by_name(self, name: str) -> PlacementProvider | None:
         """Return the provider of this name, None when there is none."""
@@ -70,18 +71,17 @@ class Providers:
         )
         return providers[0] if providers else None
 
-    def get(self, uuid: str) -> PlacementProvider | None:
+    def get(self, uuid: str) -> RootedProvider | None:
         """Return the provider of this uuid, None when placement has none."""
         request = Request(
             "GET",
             f"/resource_providers/{uuid}",
             doing=f"Reading provider {uuid}",
-            shape=response_schemas.ROOTED_PROVIDER,
             error=errors.ResourceProviderRetrievalFailed,
             refusals=NOT_FOUND,
         )
         try:
-            return cast(PlacementProvider, self._connection.call(request).json)
+            return self._connection.read(request, RootedProvider)
         except errors.ResourceProviderNotFound:
             return None
 
@@ -97,30 +97,28 @@ class Providers:
 
     def inventories(self, uuid: str, name: str) -> AtGeneration[FrozenRecord]:
         kind = errors.ResourceProviderInventoryRetrievalFailed
-        read = self._read(uuid, name, "inventories", kind, response_schemas.INVENTORIES)
-        return AtGeneration(read.generation, complete_inventory(read.content))
+        read = self._read(uuid, name, "inventories", kind, answers.InventoriesOfProvider)
+        return AtGeneration(read.resource_provider_generation, inventory_of(read.inventories))
 
     def traits(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderTraitRetrievalFailed
-        read = self._read(uuid, name, "traits", kind, response_schemas.PROVIDER_TRAITS)
-        return AtGeneration(read.generation, frozenset(read.content))
+        read = self._read(uuid, name, "traits", kind, answers.TraitsOfProvider)
+        return AtGeneration(read.resource_provider_generation, frozenset(read.traits))
 
     def aggregates(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderAggregateRetrievalFailed
-        read = self._read(uuid, name, "aggregates", kind, response_schemas.AGGREGATES)
-        return AtGeneration(read.generation, frozenset(read.content))
+        read = self._read(uuid, name, "aggregates", kind, answers.AggregatesOfProvider)
+        return AtGeneration(read.resource_provider_generation, frozenset(read.aggregates))
 
-    def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
+    def allocations(self, uuid: str, name: str) -> dict[str, HeldByConsumer]:
         """Return consumer uuid -> `resources` and `consumer_generation` on this provider."""
         request = Request(
             "GET",
             _path(uuid, "allocations"),
             doing=f"Reading the allocations on {name} ({uuid})",
-            shape=response_schemas.PROVIDER_ALLOCATIONS,
             error=errors.ResourceProviderAllocationRetrievalFailed,
         )
-        body = self._connection.call(request).json
-        return cast("dict[str, dict[str, Any]]", body["allocations"])
+        return self._connection.read(request, answers.AllocationsOfProvider).allocations
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -164,7 +162,7 @@ class Providers:
                 raise responses.failure(errors.ResourceProviderNotFound, request, response)
             if response.status not in (200, 201):
                 raise responses.failure(kind, request, response)
-            new_provider = responses.body_of(request, response, response_schemas.PROVIDER)
+            new_provider = responses.body_of(request, response, PlacementProvider)
             return AtGeneration(new_provider["generation"], True)
 
         return self._connection.retries.while_unavailable(attempt)
@@ -184,12 +182,11 @@ class Providers:
             REPARENT if reparents else BASE,
             body,
             doing=f"Updating provider {name} ({uuid})",
-            shape=response_schemas.PROVIDER,
             error=errors.ResourceProviderUpdateFailed,
             refusals=WRITE_REFUSALS,
         )
         try:
-            self._connection.call(request)
+            self._connection.read(request, PlacementProvider)
         except errors.ResourceProviderUpdateFailed as failure:
             if failure.code == responses.DUPLICATE_NAME:
                 self._name_holder(failure, name)
@@ -254,10 +251,9 @@ class Providers:
                 "GET",
                 f"/traits?name=in:{quoted_names}",
                 doing="Asking which traits exist",
-                shape=response_schemas.TRAITS,
                 error=errors.TraitRetrievalFailed,
             )
-            known_names.update(self._connection.call(request).json["traits"])
+            known_names.update(self._connection.read(request, answers.TraitList).traits)
         return known_names
 
     def create_trait(self, name: str) -> None:
@@ -292,37 +288,26 @@ class Providers:
             raise responses.malformed(request, response, "an empty 201 or 204")
         raise responses.failure(kind, request, response)
 
-    def _list(
-        self,
-        query: str,
-        doing: str,
-        shape: Shape = response_schemas.PROVIDERS,
-        version: Microversion = BASE,
-    ) -> list[PlacementProvider]:
-        request = Request(
-            "GET",
-            f"/resource_providers?{query}" if query else "/resource_providers",
-            version,
-            doing=doing,
-            shape=shape,
-            error=errors.ResourceProviderRetrievalFailed,
-        )
-        body = self._connection.call(request).json
-        return cast("list[PlacementProvider]", body["resource_providers"])
+    def _list(self, query: str, doing: str) -> list[PlacementProvider]:
+        request = _listing(query, doing, BASE)
+        return self._connection.read(request, answers.ProviderList).resource_providers
 
     def _read(
-        self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError], shape: Shape
-    ) -> AtGeneration[Any]:
+        self,
+        uuid: str,
+        name: str,
+        aspect: str,
+        error: type[errors.PlacementError],
+        kind: type[A],
+    ) -> A:
         request = Request(
             "GET",
             _path(uuid, aspect),
             doing=f"Reading the {aspect} of {name} ({uuid})",
-            shape=shape,
-            error=kind,
+            error=error,
             refusals=NOT_FOUND,
         )
-        body = self._connection.call(request).json
-        return AtGeneration(body["resource_provider_generation"], body[aspect])
+        return self._connection.read(request, kind)
 
     def _write(
         self, uuid: str, name: str, aspect: str, body: object, kind: type[errors.PlacementError]
@@ -332,12 +317,11 @@ class Providers:
             _path(uuid, aspect),
             json=body,
             doing=f"Replacing the {aspect} of {name} ({uuid})",
-            shape=response_schemas.WRITTEN,
             error=kind,
             refusals=WRITE_REFUSALS,
         )
-        answer = self._connection.call(request).json
-        return AtGeneration(answer["resource_provider_generation"], None)
+        answer = self._connection.read(request, answers.AtGeneration)
+        return AtGeneration(answer.resource_provider_generation, None)
 
     def _adopt(
         self, provider: PlacementProvider, name: str, parent_uuid: str | None, doing: str
@@ -364,6 +348,16 @@ def inventory_body(generation: int, inventory: Inventory) -> dict[str, Any]:
         "resource_provider_generation": generation,
         "inventories": {rc: dict(record) for rc, record in inventory.items()},
     }
+
+
+def _listing(query: str, doing: str, version: Microversion) -> Request:
+    return Request(
+        "GET",
+        f"/resource_providers?{query}" if query else "/resource_providers",
+        version,
+        doing=doing,
+        error=errors.ResourceProviderRetrievalFailed,
+    )
 
 
 def _path(uuid: str, aspect: str) -> str:

@@ -14,12 +14,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.bounded_http.limits import seconds_of
+from compute_agent.bounded_http import json_document
+from compute_agent.bounded_http.limits import LARGE, LimitExceeded, seconds_of
 from compute_agent.placement.transports.transport import Request, Response, version_text
-from compute_agent.state.shapes import Shape
+from compute_agent.programs import decoding
 
 _TITLE: Final = re.compile(r"<title>\s*([^<]+?)\s*</title>", re.IGNORECASE)
 _SEARCHED: Final = 2000
@@ -46,6 +48,7 @@ _NO_CAPACITY: Final = re.compile(
 )
 
 E = TypeVar("E", bound=errors.PlacementError)
+T = TypeVar("T")
 
 
 class Refusal(Struct, frozen=True):
@@ -57,6 +60,10 @@ class Refusal(Struct, frozen=True):
     request_id: str | None = None
     min_version: str | None = None
     max_version: str | None = None
+
+
+class _Refusals(Struct, frozen=True):
+    errors: list[Refusal]
 
 
 class NoCapacity(Struct, frozen=True):
@@ -73,16 +80,8 @@ class NoCapacity(Struct, frozen=True):
 def refusal_of(response: Response) -> Refusal | None:
     """Placement's explanation, or None when the body is not one."""
     try:
-        entry = response.json["errors"][0]
-        return Refusal(
-            status=int(entry["status"]),
-            detail=str(entry["detail"])[:EXPLAINED].strip(),
-            code=entry.get("code"),
-            request_id=entry.get("request_id") or response.request_id,
-            min_version=entry.get("min_version"),
-            max_version=entry.get("max_version"),
-        )
-    except (TypeError, KeyError, IndexError, ValueError, AttributeError):
+        return msgspec.json.decode(response.content, type=_Refusals).errors[0]
+    except (ValueError, IndexError, RecursionError):
         # Not an explanation of placement's: said by the None, judged by the caller.
         return None
 
@@ -97,8 +96,8 @@ def explanation(response: Response) -> str:
         title = _TITLE.search(response.text[:_SEARCHED])
         foreign = f"a page {title[1]!r}" if title else response.text
         return " ".join(foreign[:SHOWN].split()) or "an empty body"
-    _, _, specific = refusal.detail.partition("\n\n")
-    return " ".join((specific or refusal.detail).split())
+    _, _, specific = (detail := refusal.detail[:EXPLAINED]).partition("\n\n")
+    return " ".join((specific or detail).split())
 
 
 def code_of(response: Response) -> str | None:
@@ -167,7 +166,7 @@ def raise_unless_answered(request: Request, response: Response) -> None:
             status=status,
             method=request.method,
             path=request.path,
-            request_id=refusal.request_id,
+            request_id=refusal.request_id or response.request_id,
         )
     if refusal is None:
         raise failure(errors.PlacementError, request, response)
@@ -195,16 +194,51 @@ def shortage_in(
     raise failure(kind, request, response)
 
 
-def body_of(request: Request, response: Response, shape: Shape) -> Any:
-    """Return the JSON body of a good answer, checked against `shape`.
+def body_of(request: Request, response: Response, kind: type[T]) -> T:
+    """Return the body of a good answer.
 
-    :raises errors.PlacementError: the body has another shape (a login page with status 200, a
+    :param kind: its type. Unknown keys are ignored unless it forbids them.
+    :raises errors.PlacementError: the body does not fit it (a login page with status 200, a
         truncated body, an answer of another service ...); of the type that the request names.
     """
-    misfit = shape.misfit(response.json)
-    if misfit is not None:
-        raise malformed(request, response, f"{shape.words} ({misfit})")
-    return response.json
+    try:
+        if len(response.content) > LARGE:
+            json_document.limit_containers(response.content)
+        return msgspec.json.decode(response.content, type=kind)
+    except (ValueError, RecursionError, LimitExceeded) as error:
+        raise _misfit(request, response, kind, error) from error
+
+
+def _misfit(
+    request: Request, response: Response, kind: type[Any], error: Exception
+) -> errors.PlacementError:
+    """Make the error for a body that is not of a type, or breaks a limit."""
+    try:
+        decoding.convert(document_of(request, response), kind)
+    except errors.PlacementAnswerRefused as refusal:
+        return refusal
+    except decoding.Misfit as misfit:
+        error = misfit
+    except ValueError as fault:
+        return malformed(request, response, f"JSON ({fault})")
+    return malformed(request, response, f"what was asked for ({error})")
+
+
+def document_of(request: Request, response: Response) -> Any:
+    """Return the body of an answer as it is.
+
+    :raises ValueError: it is not JSON.
+    :raises errors.PlacementAnswerRefused: it breaks a limit.
+    """
+    try:
+        return json_document.parse(response.content)
+    except LimitExceeded as violation:
+        raise errors.PlacementAnswerRefused(
+            f"{request} got no answer that can be used: it {violation}. Check what answers at this "
+            "address.",
+            method=request.method,
+            path=request.path,
+        ) from violation
 
 
 def malformed(request: Request, response: Response, expectation: str) -> errors.PlacementError:

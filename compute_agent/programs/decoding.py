@@ -63,7 +63,7 @@ def convert(document: Any, kind: type[Value]) -> Value:
     :raises Misfit: they do not fit it.
     """
     try:
-        return msgspec.convert(document, kind)
+        return _convert(document, kind)
     except msgspec.ValidationError as error:
         raise Misfit(_sentence(document, kind, str(error))) from None
     except UnicodeEncodeError as error:
@@ -132,12 +132,15 @@ def _keys(document: Any, kind: Any, text: str, path: str) -> list[Any]:
         value = _at(document, keys)
         if rest.startswith("[...]"):
             rest = rest.removeprefix("[...]")
-            # msgspec does not name the key of a map: it is the one alone with which the error stays
-            for key, member in value.items():
-                reduced_document = _replaced(document, keys, {key: member})
-                if _error_text(reduced_document, kind) == text:
-                    document = reduced_document
-                    break
+            # msgspec does not name the key of a map: it is in the half with which the error stays
+            entries = list(value.items())
+            while len(entries) > 1:
+                half = entries[: len(entries) // 2]
+                if _error_text(_replaced(document, keys, dict(half)), kind) != text:
+                    half = entries[len(half) :]
+                entries = half
+            [(key, _)] = entries
+            document = _replaced(document, keys, dict(entries))
         elif rest.startswith("["):
             index, _, rest = rest[1:].partition("]")
             key = int(index)
@@ -159,10 +162,20 @@ def _replaced(document: Any, keys: Sequence[Any], part: Any) -> Any:
 
 def _error_text(document: Any, kind: Any) -> str | None:
     try:
-        msgspec.convert(document, kind)
+        _convert(document, kind)
     except msgspec.ValidationError as error:
         return str(error)
     return None
+
+
+def _convert(document: Any, kind: type[Value]) -> Value:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        if "Expected `raw`" not in str(error):
+            raise
+        # there are parts that stay JSON, which only a text has
+        return msgspec.json.decode(json.dumps(document), type=kind)
 
 
 def _at(document: Any, keys: Iterable[Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import IntEnum
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +12,12 @@ _LEAST_INODES: Final = 1000
 """Below these a disk is soon full: logs and caches grow by more in a day."""
 
 
-class Space(IntEnum):
-    """How much of a disk is free, as the severity of a check: 0 fine, 1 a warning, 2 an error."""
+class Space(Enum):
+    """How much of a disk is free."""
 
-    ENOUGH = 0
-    LITTLE = 1
-    NONE = 2
+    ENOUGH = "enough"
+    LITTLE = "little"
+    NONE = "none"
 
 
 def space_of(place: Path, what: str) -> tuple[Space, str]:

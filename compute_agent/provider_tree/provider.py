@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict
 
 from msgspec import Struct
 
+from compute_agent.programs.decoding import Whole
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 
@@ -55,7 +56,7 @@ class PlacementProvider(TypedDict):
 
     uuid: str
     name: str
-    generation: int
+    generation: Whole
     parent_provider_uuid: str | None
 
 

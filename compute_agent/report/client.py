@@ -12,7 +12,7 @@ import random as randomlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from compute_agent import errors
 from compute_agent.placement.api import PlacementApi
@@ -317,7 +317,7 @@ class ReportClient:
 
     def get_allocations_for_provider(self, uuid: str) -> Consumers:
         """Return `resources` and `consumer_generation` on one provider, by consumer uuid."""
-        return self.placement.providers.allocations(uuid, uuid)
+        return cast(Consumers, self.placement.providers.allocations(uuid, uuid))
 
     def change_traits(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import to_builtins
-
 from compute_agent.programs.exit_status import Exit
 from compute_agent.request.errors import SchedulerError
 from compute_agent.scheduler.outcomes import Causes, causes_of
@@ -45,7 +43,7 @@ class NoValidHost(SchedulerError):
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return reason and causes as plain JSON types."""
-        return {"reason": self.reason, "causes": to_builtins(self.causes)}
+        return {"reason": self.reason, "causes": self.causes.as_dict()}
 
 
 class UnknownName(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -188,7 +187,7 @@ class NodeSetup(Struct, eq=False):
         if report is None:
             return None
         reporter = Place.of(report.place)
-        at = datetime.fromtimestamp(report.at, UTC).isoformat(timespec="seconds")
+        at = report.at.isoformat(timespec="seconds")
         return Reporter(
             f"at {at}, from {reporter}",
             # one that still reports and was booted at another time is a clone

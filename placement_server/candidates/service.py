@@ -19,13 +19,7 @@ from placement_server.candidates.fragmentation import Amounts
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits import (
-    Account,
-    Deadline,
-    HeavySearches,
-    SearchEffort,
-    SearchMemory,
-)
+from placement_server.candidates.limits import Account, HeavySearches, SearchEffort, SearchMemory
 from placement_server.candidates.make_room.process import RoomProcesses
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
@@ -222,9 +216,11 @@ class CandidateService:
         # Loading the index does not count as effort of the search.
         index, options = self.follower.index(), self._options
         account, effort = Account(self._memory), SearchEffort(self._heavy, on_heavy)
-        limits = Deadline(options.deadline), account, effort
+        seconds = options.deadline
         try:
-            return ask(QueryEvaluator(index, options, self._summaries, *limits)), account
+            return ask(
+                QueryEvaluator(index, options, self._summaries, seconds, account, effort)
+            ), account
         except BaseException as error:
             if isinstance(error, CandidatesError):
                 # The frames it comes from hold what was found, for as long as the error is around.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json as jsonlib
 import threading
 from collections.abc import Iterator
@@ -73,7 +72,7 @@ class OlderPlacement:
         answer = self._inner.send(request)
         if request.path != "/":
             return answer
-        document = copy.deepcopy(answer.json)
+        document = jsonlib.loads(answer.content)
         document["versions"][0] |= {"max_version": self._text}
         document["versions"][0].pop("extensions", None)
         return make_response(200, answer.headers.items(), jsonlib.dumps(document))

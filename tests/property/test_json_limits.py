@@ -44,10 +44,9 @@ def hidden(levels: int) -> Any:
 @example(hidden(DEPTH))
 def test_a_document_is_refused_for_its_own_depth_and_numbers_only(document: Any) -> None:
     refused = depth(document) > DEPTH or has_long_integer(document)
-    for large in (0, 64 * 1024):
-        with mock.patch.multiple(json_document, JSON_DEPTH=DEPTH, _LARGE=large):
-            try:
-                assert json_document.parse(json.dumps(document)) == document
-                assert not refused
-            except LimitExceeded:
-                assert refused
+    with mock.patch.object(json_document, "JSON_DEPTH", DEPTH):
+        try:
+            assert json_document.parse(json.dumps(document).encode()) == document
+            assert not refused
+        except LimitExceeded:
+            assert refused

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -70,8 +69,10 @@ def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
         identity = isinstance(error, errors.InvalidNodeConfiguration)
         yield Diagnosis(Level.ERROR, "identity" if identity else "configuration", str(error))
         return
-    with closing(parts):
+    try:
         yield from examine(parts)
+    finally:
+        parts.close()
 
 
 def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:

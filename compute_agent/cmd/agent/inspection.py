@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -53,7 +52,8 @@ def show(namespace: argparse.Namespace) -> None:
             f"{', '.join(given_options)} cannot be combined with {everything}, which has all"
         )
     parts = _parts(namespace)
-    with closing(Consumers(KeystoneTransport.from_conf(parts.conf))) as consumers:
+    consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
+    try:
         print_trees(
             parts,
             namespace.node,
@@ -61,6 +61,8 @@ def show(namespace: argparse.Namespace) -> None:
             age_of=consumers.last_written,
             form=form_of(namespace, full=namespace.details),
         )
+    finally:
+        consumers.close()
 
 
 def _parts(namespace: argparse.Namespace) -> AgentParts:

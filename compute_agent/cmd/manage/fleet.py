@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -162,8 +162,10 @@ def agents_on_bus(
         print(f"{error} Agents are known only by what placement heard of them.", file=sys.stderr)
         yield None
         return
-    with closing(agents):
+    try:
         yield agents
+    finally:
+        agents.close()
 
 
 def heard_agents(

@@ -76,7 +76,7 @@ class Client:
         )
         response = self.connection.call(request)
         if response.status < 400:
-            return response.json
+            return responses.document_of(request, response) if response.content else None
         kind: type[errors.PlacementError] = errors.PlacementError
         if response.status == 404:
             kind = NamedThingMissing

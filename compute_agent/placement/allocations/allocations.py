@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import responses
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
@@ -18,14 +18,12 @@ from compute_agent.placement.allocations.amounts import (
     shortfalls,
     subtract,
 )
+from compute_agent.placement.answers import ConsumerRecord, Holders
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection, parse_version
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import NoCapacity, age_of, shortage_in
 from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 
-INSTANCE: Final = "INSTANCE"
-MIGRATION: Final = "MIGRATION"
-"""Types of consumers: guests, and what holds the other place of one that moves."""
 UNTYPED: Final = "unknown"
 """Type that placement shows for a consumer without one; it cannot be written."""
 
@@ -89,13 +87,13 @@ class Allocations:
         user: str,
         version: Microversion | str,
         consumer_generation: int | None = None,
-        consumer_type: str = INSTANCE,
+        consumer_type: str = "INSTANCE",
         *,
         mode: Literal["new", "add_to"] = "new",
     ) -> NoCapacity | None:
         """Give a consumer what an allocation request of placement names: one request for a new one.
 
-        :param allocation_request: as `GET /allocation_candidates` gave it, with `mappings`.
+        :param allocation_request: as `GET /allocation_candidates` writes it, with `mappings`.
         :param version: the microversion it was given at.
         :param mode: `new`: the consumer must hold nothing yet; a consumer that holds exactly this
             is our own earlier claim whose answer was lost.  `add_to`: add to what it holds, which
@@ -163,11 +161,14 @@ class Allocations:
             _path(consumer),
             self._connection.newest(CONSUMER_TYPE),
             doing=f"Reading the allocations of consumer {consumer}",
-            shape=response_schemas.CONSUMER,
+            good=(200,),
             error=errors.ConsumerAllocationRetrievalFailed,
         )
         response = self._connection.call(request)
-        record: Record = response.json
+        if not responses.body_of(request, response, Holders).allocations:
+            # of a consumer that it does not know, placement returns nothing else
+            return {"allocations": {}}, ConsumerNature(None, age_of(response.headers))
+        record = cast(Record, responses.body_of(request, response, ConsumerRecord))
         kind = record.get("consumer_type", UNTYPED)
         nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers))
         return record, nature

@@ -9,7 +9,7 @@ from compute_agent import errors, extras
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
-from compute_agent.placement.transports.transport import Request, Response, make_response
+from compute_agent.placement.transports.transport import Request, Response
 
 
 class InProcessTransport:
@@ -62,5 +62,5 @@ class InProcessTransport:
         if request.json is not None:
             web_request.content_type, web_request.json_body = "application/json", request.json
         answer = web_request.get_response(self._app)
-        text = answer.body.decode("utf-8", "replace")
-        return make_response(answer.status_int, answer.headerlist, text)
+        headers = {name.lower(): value for name, value in answer.headerlist}
+        return Response(answer.status_int, headers, answer.body)

@@ -248,12 +248,8 @@ class KeystoneTransport:
             raise _failure(errors.PlacementError, request, reason) from exc
         if answer.status_code == 401:
             self._forget_adapter()
-        try:
-            document = answer.json()
-        except ValueError:
-            document = None  # as in every transport
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Response(answer.status_code, headers, document, answer.text)
+        return Response(answer.status_code, headers, answer.content)
 
     def _get_adapter(self) -> Any:
         with self._lock:

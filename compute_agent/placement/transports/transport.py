@@ -7,16 +7,14 @@ credentials or endpoint to ask with).  What an answer means is decided elsewhere
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections.abc import Collection, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.state.shapes import Shape
 
 Microversion: TypeAlias = tuple[int, int]
 Timeout: TypeAlias = tuple[float, float]
@@ -56,9 +54,7 @@ class Request(Struct, frozen=True):
     :ivar own_headers: further headers, by name, such as a condition of the request.
     :ivar trace: headers that make placement go on with a trace.
     :ivar doing: what it is for, as the beginning of a sentence.
-    :ivar shape: of the body of an answer 200; None: the body is not looked at.
-    :ivar good: the statuses of an answer that is not an error; empty: 200 where there is a shape,
-        else the caller judges the answer.
+    :ivar good: the statuses of an answer that is not an error; empty: the caller judges the answer.
     :ivar error: raised for an answer that is none of the good ones.
     :ivar refusals: raised instead, by status or code of the answer.
     :ivar repeat: whether it may simply be sent again when placement cannot answer; None: unless it
@@ -75,7 +71,6 @@ class Request(Struct, frozen=True):
     own_headers: Mapping[str, str] = MappingProxyType({})
     trace: Mapping[str, str] = MappingProxyType({})
     doing: str = ""
-    shape: Shape | None = None
     good: Collection[int] = ()
     error: Refused = errors.PlacementError
     refusals: Refusals = MappingProxyType({})
@@ -108,12 +103,16 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """One answer.  Header names are lower case; `json` is None when the body is not JSON."""
+    """One answer.  Header names are lower case."""
 
     status: int
     headers: Mapping[str, str]
-    json: Any
-    text: str
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        """The body, which placement writes in UTF-8."""
+        return self.content.decode(errors="replace")
 
     @property
     def request_id(self) -> str | None:
@@ -164,13 +163,7 @@ class Transport(Protocol):
 def make_response(status: int, headers: Iterable[tuple[str, str]], text: str) -> Response:
     """Make an answer as the transports return it; a body may be other than JSON."""
     lowered_headers = {name.lower(): value for name, value in headers}
-    body = None
-    if text:
-        try:
-            body = jsonlib.loads(text)
-        except ValueError:
-            body = None
-    return Response(status, lowered_headers, body, text)
+    return Response(status, lowered_headers, text.encode())
 
 
 class ReadOnlyTransport(Struct, frozen=True):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
+from compute_agent.placement.answers import Plan
 from compute_agent.placement.candidates import after_moves
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.explanation import ExplainedRequest, Explainer
@@ -32,7 +33,7 @@ class Room(Struct, frozen=True):
     """
 
     now: ExplainedRequest
-    plan: Mapping[str, Any] | None = None
+    plan: Plan | None = None
     then: ExplainedRequest | None = None
     is_proved: bool = True
     refused: Mapping[str, Causes] | None = None
@@ -44,7 +45,7 @@ class Room(Struct, frozen=True):
             "plan": self.plan,
             "proved": self.is_proved,
             "then": None if self.then is None else self.then.as_dict(),
-            "refused": to_builtins(self.refused or {}),
+            "refused": {name: causes.as_dict() for name, causes in (self.refused or {}).items()},
         }
 
 
@@ -82,7 +83,10 @@ def find_room(
         is_proved &= not is_hidden or len(plan["moves"]) == 1
         with client.supposing(after_moves(plan["moves"])):
             then = explainer.explain(spec)
-        wanted_hosts = {place["to"]["root"]: place["to"]["name"] for place in plan["places"]}
+        wanted_hosts = {
+            place["to"]["root"]: place["to"]["name"] or place["to"]["root"]
+            for place in plan["places"]
+        }
         refusing = wanted_hosts.keys() - {host.uuid for host in then.hosts}
         if not refusing:
             return Room(now, plan, then, is_proved, refused)
@@ -94,7 +98,7 @@ def find_room(
 
 def _best_plan(
     client: PlacementClient, question: Mapping[str, Any], avoided_roots: Mapping[str, list[str]]
-) -> tuple[Mapping[str, Any] | None, bool, bool]:
+) -> tuple[Plan | None, bool, bool]:
     """Return the best plan for any shape of a request, whether that is proved, or one was hidden.
 
     A plan without moves is none: a filter or the planner of its host refused the fleet as it is.
@@ -106,8 +110,8 @@ def _best_plan(
     plans, is_proved, is_hidden = [], True, False
     for query, roots in avoided_roots.items():
         room = client.make_room({**question, "avoid": roots, "request": query})
-        is_proved &= room["proved"]
-        for plan in room["plans"]:
+        is_proved &= room.proved
+        for plan in room.plans:
             if plan["moves"]:
                 plans.append(plan)
             else:

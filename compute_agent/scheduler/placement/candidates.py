@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
-from operator import itemgetter, sub
+from itertools import chain, repeat
+from operator import attrgetter, itemgetter, sub
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent.placement.allocations.amounts import Amounts, as_request
-from compute_agent.placement.response_schemas import ROOTED_CANDIDATES
+from compute_agent.placement.answers import (
+    AllocationRequest,
+    CandidateList,
+    ClassCount,
+    Summary,
+    traits_of,
+)
+from compute_agent.programs.decoding import decode
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.scheduler.errors import AnswerMalformed
@@ -19,10 +25,10 @@ from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 ANYWHERE = ("preferred", "socket")
 """Policies of devices that need not be on a cell of the guest."""
-Counts: TypeAlias = Mapping[str, Mapping[str, int]]
-"""`capacity` and `used` by resource class, as placement writes them."""
+Counts: TypeAlias = Mapping[str, ClassCount]
+"""Capacity and use by resource class."""
 _LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)
-_NONE: Final = {"capacity": 0, "used": 0}
+_NONE: Final = ClassCount(0, 0)
 
 
 class ProviderSummary(NamedTuple):
@@ -41,23 +47,21 @@ class ProviderSummary(NamedTuple):
 
     def capacity(self, resource_class: str) -> int:
         """Return how much of `resource_class` it has, 0 where it has no inventory."""
-        count = self.counts.get(resource_class)
-        return count["capacity"] if count else 0
+        return self.counts.get(resource_class, _NONE).capacity
 
     def used(self, resource_class: str) -> int:
         """Return how much of `resource_class` is used."""
-        count = self.counts.get(resource_class)
-        return count["used"] if count else 0
+        return self.counts.get(resource_class, _NONE).used
 
     def free(self, resource_class: str) -> int:
         """Return what is left of `resource_class`, 0 where there is none or it is overcommitted."""
-        count = self.counts.get(resource_class)
-        return max(count["capacity"] - count["used"], 0) if count else 0
+        count = self.counts.get(resource_class, _NONE)
+        return max(count.capacity - count.used, 0)
 
     def using(self, amounts: Mapping[str, int]) -> ProviderSummary:
         """Return the provider with further amounts used."""
         used_counts = {
-            name: {"capacity": count["capacity"], "used": count["used"] + amounts.get(name, 0)}
+            name: ClassCount(count.capacity, count.used + amounts.get(name, 0))
             for name, count in self.counts.items()
         }
         return self._replace(counts=used_counts)
@@ -172,17 +176,22 @@ class UnreadCandidates(AllocationCandidates):
 
     Of a thousand hosts one is claimed, and nothing but amounts is looked at of the others.
 
-    :param body: the answer.
-    :param requests: the one candidate of each host, by root.
+    :param summaries: of the hosts, in the order of placement's candidates.
+    :param requests: the one candidate of each.
+    :ivar traits: of each.
     """
 
     def __init__(
-        self, body: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], shape: str
+        self,
+        summaries: Mapping[str, Summary],
+        requests: Sequence[AllocationRequest],
+        traits: Sequence[frozenset[str]],
+        shape: str,
     ) -> None:
         self.returned_count = len(requests)
-        self._body = body
+        self.traits = traits
+        self._summaries = summaries
         self._requests = requests
-        self._summaries: Mapping[str, Any] = body["provider_summaries"]
         self._shape = shape
 
     def __bool__(self) -> bool:
@@ -200,12 +209,12 @@ class UnreadCandidates(AllocationCandidates):
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """See `AllocationCandidates`."""
-        return tuple(chain.from_iterable(self.of_host(root)[1] for root in self._requests))
+        return tuple(map(_candidate, self._summaries, self._requests, repeat(self._shape)))
 
     @cached_property
     def providers(self) -> Mapping[str, ProviderSummary]:
         """See `AllocationCandidates`."""
-        return {uuid: self.of_host(uuid)[0][uuid] for uuid in self._summaries}
+        return {uuid: _summary(uuid, summary) for uuid, summary in self._summaries.items()}
 
     @property
     def nested_roots(self) -> frozenset[str]:
@@ -215,24 +224,23 @@ class UnreadCandidates(AllocationCandidates):
     @cached_property
     def roots(self) -> Sequence[str]:
         """See `AllocationCandidates`."""
-        return list(self._requests)
+        return list(self._summaries)
 
     def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
         """See `AllocationCandidates`."""
-        with _reading(self._body):
-            candidate = _candidate(root, self._requests[root], self._shape)
-            return {root: _summary(root, self._summaries[root])}, [candidate]
+        request = self._requests[self.roots.index(root)]
+        candidate = _candidate(root, request, self._shape)
+        return {root: _summary(root, self._summaries[root])}, [candidate]
 
     @cached_property
     def free(self) -> Mapping[str, Sequence[int]]:
         """What is free of each resource class, of each host in the order of the roots."""
-        counts = [self._summaries[root]["resources"] for root in self._requests]
+        counts = [summary.resources for summary in self._summaries.values()]
         return {name: _free(name, counts) for name in set[str]().union(*counts)}
 
-    @cached_property
-    def traits(self) -> Sequence[Sequence[str]]:
-        """The traits of each host in the order of the roots."""
-        return [self._summaries[root]["traits"] for root in self._requests]
+
+_capacity: Final = attrgetter("capacity")
+_used: Final = attrgetter("used")
 
 
 def _free(name: str, counts: Sequence[Counts]) -> list[int]:
@@ -240,7 +248,7 @@ def _free(name: str, counts: Sequence[Counts]) -> list[int]:
         of_class = list(map(itemgetter(name), counts))
     except KeyError:
         of_class = [of_host.get(name, _NONE) for of_host in counts]
-    free = list(map(sub, map(itemgetter("capacity"), of_class), map(itemgetter("used"), of_class)))
+    free = list(map(sub, map(_capacity, of_class), map(_used, of_class)))
     return free if min(free) >= 0 else [max(amount, 0) for amount in free]
 
 
@@ -254,8 +262,8 @@ def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[s
     return tuple(line)
 
 
-def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
-    """Read the JSON body of `GET /allocation_candidates`.
+def read(answer: CandidateList, shape: str = "flat") -> AllocationCandidates:
+    """Read an answer of `GET /allocation_candidates`.
 
     A candidate belongs to the host whose root is that of its providers that are not shared; it does
     not matter whether the root itself gives anything. One that takes from shared providers only is
@@ -263,89 +271,79 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
 
     :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
     """
-    with _reading(body):
-        summaries, requests = body["provider_summaries"], body["allocation_requests"]
-        allocations = [request["allocations"] for request in requests]
-        roots = list(chain.from_iterable(allocations))
-        if set(map(len, allocations)) == {1} and _are_hosts(roots, summaries):
-            return UnreadCandidates(body, dict(zip(roots, requests, strict=True)), shape)
-        by_root = _by_root(requests, summaries)
-        return AllocationCandidates(
-            [_candidate(root, body, shape) for root, bodies in by_root.items() for body in bodies],
-            {uuid: _summary(uuid, body) for uuid, body in summaries.items()},
-            len(requests),
-        )
-
-
-def _are_hosts(uuids: Sequence[str], summaries: Mapping[str, Any]) -> bool:
-    """Whether these providers are all that are summarised, and each a host of its own."""
-    return (
-        len(uuids) == len(summaries)
-        and summaries.keys() == set(uuids)
-        and all(summary["root_provider_uuid"] == uuid for uuid, summary in summaries.items())
-        and all(type(summary["traits"]) is list for summary in summaries.values())
-        and not any(MISC_SHARES_VIA_AGGREGATE in body["traits"] for body in summaries.values())
+    summaries, requests = answer.provider_summaries, answer.allocation_requests
+    allocations = [request.allocations for request in requests]
+    roots = list(chain.from_iterable(allocations))
+    if len(roots) == len(summaries) == len(requests) and summaries.keys() == set(roots):
+        lone = {root: summaries[root] for root in roots}
+        if list(map(_root, lone.values())) == roots:
+            traits = list(map(_traits, lone, lone.values()))
+            if not any(MISC_SHARES_VIA_AGGREGATE in kind for kind in set(traits)):
+                return UnreadCandidates(lone, requests, traits, shape)
+    providers = {uuid: _summary(uuid, summary) for uuid, summary in summaries.items()}
+    by_root = _by_root(requests, providers)
+    return AllocationCandidates(
+        [
+            _candidate(root, request, shape)
+            for root, offers in by_root.items()
+            for request in offers
+        ],
+        providers,
+        len(requests),
     )
 
 
-@contextmanager
-def _reading(body: Mapping[str, Any]) -> Iterator[None]:
+_root: Final = attrgetter("root_provider_uuid")
+
+
+def _traits(uuid: str, summary: Summary) -> frozenset[str]:
     try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        # which of thousands of values it is, is looked for only now
-        fault = ROOTED_CANDIDATES.misfit(body) or f"{type(error).__name__}: {error}"
-        raise AnswerMalformed(
-            f"Placement's answer about candidates cannot be read ({fault})."
-            " It needs microversion 1.36; check what answers at the configured endpoint."
-        ) from error
+        return traits_of(summary)
+    except ValueError as error:
+        raise _malformed(f"traits of provider {uuid}: {error}") from error
+
+
+def _malformed(fault: str) -> AnswerMalformed:
+    return AnswerMalformed(
+        f"Placement's answer about candidates cannot be read ({fault})."
+        " It needs microversion 1.36; check what answers at the configured endpoint."
+    )
 
 
 def _by_root(
-    requests: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]
-) -> dict[str, list[Mapping[str, Any]]]:
-    by_root: dict[str, list[Mapping[str, Any]]] = {}
+    requests: Sequence[AllocationRequest], providers: Mapping[str, ProviderSummary]
+) -> dict[str, list[AllocationRequest]]:
+    by_root: dict[str, list[AllocationRequest]] = {}
     for request in requests:
         root = None
-        for uuid in request["allocations"]:
-            summary = summaries.get(uuid)
-            if summary is None:
+        for uuid in request.allocations:
+            provider = providers.get(uuid)
+            if provider is None:
                 raise AnswerMalformed(f"Placement offers provider {uuid} without a summary of it.")
-            own_root = summary["root_provider_uuid"]
-            if own_root != root and MISC_SHARES_VIA_AGGREGATE not in summary["traits"]:
+            if provider.root != root and not provider.sharing:
                 if root is not None:
                     raise AnswerMalformed(
                         "Placement offers one candidate on two hosts: "
-                        f"{', '.join(sorted((root, own_root)))}."
+                        f"{', '.join(sorted((root, provider.root)))}."
                     )
-                root = own_root
+                root = provider.root
         if root is not None:
             by_root.setdefault(root, []).append(request)
     return by_root
 
 
-def _summary(uuid: str, body: Mapping[str, Any]) -> ProviderSummary:
-    root, parent = body["root_provider_uuid"], body["parent_provider_uuid"]
-    traits = body["traits"]
-    if not (type(root) is str and type(traits) is list and (parent is None or type(parent) is str)):
-        raise TypeError
-    return ProviderSummary(uuid, root, parent, body["resources"], _traits(tuple(traits)))
+def _summary(uuid: str, summary: Summary) -> ProviderSummary:
+    root, parent = summary.root_provider_uuid, summary.parent_provider_uuid
+    return ProviderSummary(uuid, root, parent, summary.resources, _traits(uuid, summary))
 
 
-def _candidate(root: str, body: Mapping[str, Any], shape: str) -> Candidate:
-    allocations = {uuid: held["resources"] for uuid, held in body["allocations"].items()}
-    mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
-    if str in map(type, body["mappings"].values()):
-        raise TypeError
+def _candidate(root: str, request: AllocationRequest, shape: str) -> Candidate:
+    allocations = {uuid: held.resources for uuid, held in request.allocations.items()}
+    try:
+        mappings = decode(bytes(request.mappings), dict[str, tuple[str, ...]])
+    except ValueError as error:
+        raise _malformed(f"mappings of a candidate on host {root}: {error}") from error
     return Candidate(root, allocations, mappings, shape)
-
-
-@lru_cache(maxsize=4096)
-def _traits(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the one set of these traits, which all hosts of a kind share, in all answers."""
-    if not set(map(type, names)) <= {str}:
-        raise TypeError
-    return frozenset(names)
 
 
 @lru_cache(maxsize=4096)

@@ -9,10 +9,16 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import responses
 from compute_agent.placement.allocations.amounts import as_request, of_record
+from compute_agent.placement.answers import (
+    CandidateList,
+    Explanation,
+    Holders,
+    Room,
+    TraitList,
+)
 from compute_agent.placement.api import PlacementApi
-from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import NEWEST, Connection, Retries
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
@@ -35,7 +41,6 @@ from compute_agent.provider_tree.trait_names import (
 from compute_agent.scheduler.errors import UnknownName
 from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout, Roots
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
-from compute_agent.state.shapes import Shape
 
 _KEPT_SECONDS: Final = 300.0
 _NO_PROVIDER: Final = "00000000-0000-4000-8000-000000000000"
@@ -128,7 +133,7 @@ class PlacementClient:
         minimum: Microversion,
         *,
         is_extended: bool = False,
-    ) -> tuple[Mapping[str, Any], Microversion]:
+    ) -> tuple[CandidateList, Microversion]:
         """Return the answer to a question, and the microversion in which it was asked.
 
         :param is_extended: the question uses extensions.
@@ -141,12 +146,10 @@ class PlacementClient:
                 f"{version_text(version)}: upgrade placement."
             )
         if self._supposed_changes:
-            [body] = self._placement.candidates.what_if(
-                self._supposed_changes, "candidates", urlencode(parameters, safe=":,!")
-            )
-            return body, version
+            query = urlencode(parameters, safe=":,!")
+            return self._placement.candidates.candidates_if(self._supposed_changes, query), version
         try:
-            answer = self._placement.candidates.get_allocation_candidates(
+            return self._placement.candidates.get_allocation_candidates(
                 parameters, version, is_extended=is_extended
             )
         except errors.AllocationCandidateRetrievalFailed as error:
@@ -157,11 +160,6 @@ class PlacementClient:
                     "spelling, or wait for a host that reports it."
                 ) from error
             raise
-        body = {
-            "allocation_requests": answer.allocation_requests,
-            "provider_summaries": answer.provider_summaries,
-        }
-        return body, answer.version
 
     @contextmanager
     def supposing(self, changes: Sequence[Mapping[str, Any]]) -> Iterator[None]:
@@ -172,7 +170,7 @@ class PlacementClient:
         finally:
             self._supposed_changes = ()
 
-    def make_room(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def make_room(self, question: Mapping[str, Any]) -> Room:
         """Return placement's plans of moves after which something fits."""
         return self._placement.candidates.make_room(question)
 
@@ -258,10 +256,9 @@ class PlacementClient:
             self._connection.newest(NEWEST),
             extensions=EXTENSIONS_VERSION,
             doing=f"Reading what consumers hold on host {root}",
-            shape=response_schemas.HELD_TREE,
             error=errors.ResourceProviderRetrievalFailed,
         )
-        return frozenset(self._connection.call(request).json["allocations"])
+        return frozenset(self._connection.read(request, Holders).allocations)
 
     def release(self, consumer: str) -> bool:
         """Give back whatever a consumer holds; return whether it held anything."""
@@ -301,12 +298,7 @@ class PlacementClient:
 
     def aggregates(self, uuid: str) -> frozenset[str]:
         """Return the aggregates that a provider is in."""
-        path = f"/resource_providers/{uuid}/aggregates"
-        return frozenset(
-            self._get(
-                path, f"Reading the aggregates of provider {uuid}", response_schemas.AGGREGATES
-            )["aggregates"]
-        )
+        return self._placement.providers.aggregates(uuid, uuid).content
 
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
         """Return the providers of one tree, each with its traits."""
@@ -325,7 +317,7 @@ class PlacementClient:
         for uuid in uuids:
             provider = self._placement.providers.get(uuid)
             if provider is not None:
-                roots[uuid] = str(dict(provider)["root_provider_uuid"])
+                roots[uuid] = provider["root_provider_uuid"]
         return roots
 
     def root_named(self, name: str) -> str | None:
@@ -361,23 +353,12 @@ class PlacementClient:
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """Return the traits that placement knows and that begin with `prefix`."""
         path = f"/traits?name=startswith:{quote(prefix)}"
-        answer = self._get(path, "Reading the known traits", response_schemas.TRAITS)
-        return frozenset(answer["traits"])
+        kind = errors.TraitRetrievalFailed
+        request = Request("GET", path, doing="Reading the known traits", error=kind)
+        return frozenset(self._connection.read(request, TraitList).traits)
 
     def _traits(self, uuid: str) -> frozenset[str]:
-        path = f"/resource_providers/{uuid}/traits"
-        doing = f"Reading the traits of provider {uuid}"
-        return frozenset(self._get(path, doing, response_schemas.PROVIDER_TRAITS)["traits"])
-
-    def _get(self, path: str, doing: str, shape: Shape) -> Any:
-        request = Request(
-            "GET",
-            path,
-            doing=doing,
-            shape=shape,
-            error=errors.ResourceProviderRetrievalFailed,
-        )
-        return self._connection.call(request).json
+        return self._placement.providers.traits(uuid, uuid).content
 
 
 def _names_the_unknown(error: errors.PlacementError) -> bool:

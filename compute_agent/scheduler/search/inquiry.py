@@ -54,7 +54,7 @@ class CandidateQueries(Struct, eq=False):
         is_extended = request.gains_by_extensions and self.placement.understands_extensions()
         query = request.query(is_extended=is_extended)
         try:
-            body, self.microversion = self.placement.allocation_candidates(
+            given, self.microversion = self.placement.allocation_candidates(
                 request.parameters(is_extended=is_extended),
                 request.microversion,
                 is_extended=is_extended,
@@ -64,7 +64,7 @@ class CandidateQueries(Struct, eq=False):
             if str(error) not in self.notes:
                 self.notes.append(str(error))
             return AllocationCandidates()
-        answer = answers.read(body, shape.name)
+        answer = answers.read(given, shape.name)
         self._note(shape, query, returned_count=answer.returned_count)
         return shape.kept(answer)
 

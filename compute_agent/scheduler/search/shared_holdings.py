@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
+from compute_agent.placement.answers import ClassCount
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.placement.candidates import (
@@ -73,9 +74,7 @@ class SharedHoldings(Struct, frozen=True):
             pool: ProviderSummary(
                 pool,
                 pool,
-                counts={
-                    name: {"capacity": wanted_amounts.get(name, 0), "used": 0} for name in amounts
-                },
+                counts={name: ClassCount(wanted_amounts.get(name, 0), 0) for name in amounts},
                 traits=frozenset({MISC_SHARES_VIA_AGGREGATE}),
             )
             for pool, amounts in self.amounts.items()

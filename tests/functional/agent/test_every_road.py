@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -62,7 +63,7 @@ class Road:
     def send(self, method: str, path: str, body: Any = None, minor: int = 39) -> Any:
         answer = self._placement.send(Request(method, path, (1, minor), body))
         assert answer.status < 300, answer.text
-        return answer.json
+        return json.loads(answer.content or b"null")
 
     def _claim(self) -> None:
         pool: Any = {"uuid": POOL, "aggregates": [POOLED]}

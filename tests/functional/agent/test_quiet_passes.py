@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,7 @@ def root(node: Node) -> Any:
 def ask(node: Node, method: str, path: str, body: object = None) -> Any:
     answer = node.transport.send(Request(method, path, (1, 38), body))
     assert answer.status < 300, answer.text
-    return answer.json
+    return json.loads(answer.content or b"null")
 
 
 def hold(node: Node, provider: str, resource_class: str) -> str:

@@ -43,7 +43,7 @@ class SmallPlacement:
             self.calls[request.method] += 1
             status, document = self._answer(request.method, request.path, request.json)
         text = "" if document is None else json.dumps(document)
-        return Response(status, {}, document, text)
+        return Response(status, {}, text.encode())
 
     def _answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         parts = urlsplit(path)

@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 import jsonschema
 import pytest
 
-from compute_agent.placement.candidates import Candidates, Explanation
+from compute_agent.placement.answers import Explanation
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.in_process import InProcessTransport
 from placement_server.api.extensions.candidate_explanation import EXPLANATION_WITH_CLOSEST

@@ -41,7 +41,7 @@ class PlacementView:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         response = self.transport.send(Request(method, path, VERSION, body))
         assert response.status < 300, f"{method} {path}: {response.status} {response.text}"
-        return response.json
+        return json.loads(response.content or b"null")
 
     def providers(self, name: str) -> dict[str, dict[str, Any]]:
         """Every provider of a host's tree by its name, with what it has."""

@@ -1,5 +1,6 @@
 """`audit`: what is gone is found and nothing else, as a file or as the agents tell."""
 
+import json
 import uuid
 from collections.abc import Callable
 
@@ -143,7 +144,7 @@ def test_a_consumer_that_changed_since_it_was_read_is_not_deleted(
 
     def change(request: Request, ask: Callable[[Request], Response]) -> None:
         if request.method == "PUT" and request.path == f"/allocations/{consumer}":
-            held = ask(Request("GET", request.path, (1, 38))).json
+            held = json.loads(ask(Request("GET", request.path, (1, 38))).content)
             assert ask(Request("PUT", request.path, (1, 38), held)).status == 204
 
     answering(change)

@@ -39,13 +39,9 @@ def refused(host, times: int = 10**6) -> None:
 
 def answering(host, status: int, text: str, when, headers: dict | None = None) -> None:
     """Answer matching requests in placement's place."""
-    try:
-        body = json.loads(text)
-    except ValueError:
-        body = None
 
     def hook(method, path, sent):
-        return Response(status, headers or {}, body, text) if when(method, path) else None
+        return Response(status, headers or {}, text.encode()) if when(method, path) else None
 
     host.transport.before = hook
 

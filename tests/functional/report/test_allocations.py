@@ -176,7 +176,7 @@ def test_usage_is_read_by_type(hosted):
 def test_a_refused_question_about_candidates_is_not_an_empty_answer(hosted):
     with pytest.raises(errors.AllocationCandidateRetrievalFailed, match="NO_SUCH"):
         hosted.client.placement.candidates.get_allocation_candidates([("resources", "NO_SUCH:1")])
-    answer = hosted.client.placement.candidates.get_allocation_candidates(
+    answer, _ = hosted.client.placement.candidates.get_allocation_candidates(
         [("resources", "VCPU:999"), ("in_tree", hosted.root)]
     )
     assert answer.allocation_requests == []

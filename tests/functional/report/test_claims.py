@@ -1,5 +1,6 @@
 """Claims of one consumer: written, refused, repeated, added to."""
 
+import json
 import threading
 
 import pytest
@@ -20,7 +21,7 @@ def test_a_claim_is_one_request(hosted):
 
 
 def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
-    answer = hosted.client.placement.candidates.get_allocation_candidates(
+    answer, version = hosted.client.placement.candidates.get_allocation_candidates(
         [
             ("resources", "VCPU:1"),
             ("in_tree", hosted.root),
@@ -29,12 +30,15 @@ def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
             ("group_policy", "none"),
         ]
     )
-    assert answer.version == (1, 39)
-    assert len(answer.allocation_requests) == 1
+    assert version == (1, 39)
     assert hosted.root in answer.provider_summaries
     consumer = new_consumer()
-    request = answer.allocation_requests[0]
-    assert ask(hosted, consumer, request, answer.version) is None
+    [offered] = answer.allocation_requests
+    allocations = {
+        uuid: {"resources": held.resources} for uuid, held in offered.allocations.items()
+    }
+    request = {"allocations": allocations, "mappings": json.loads(bytes(offered.mappings))}
+    assert ask(hosted, consumer, request, version) is None
     sent = next(e for e in hosted.transport.exchanges if e.request.method == "PUT")
     assert sent.request.json["mappings"] == request["mappings"]
 

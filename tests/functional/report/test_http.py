@@ -137,7 +137,7 @@ def test_a_body_is_sent_and_answered_as_json(stub):
     _, _, headers, body = stub.requests[0]
     assert headers["content-type"] == "application/json"
     assert body == b'{"b": 2}'
-    assert (response.status, response.json) == (200, {"a": [1]})
+    assert (response.status, response.content) == (200, b'{"a": [1]}')
     assert response.request_id == "req-from-server"
 
 
@@ -145,7 +145,7 @@ def test_a_body_is_sent_and_answered_as_json(stub):
 def test_every_status_comes_back_as_an_answer(stub, status):
     stub.answer = lambda handler: text(handler, status, "<html>")
     response = KeystoneTransport.to_endpoint(stub.url).send(Request("GET", "/", (1, 0)))
-    assert (response.status, response.json, response.text) == (status, None, "<html>")
+    assert (response.status, response.text) == (status, "<html>")
 
 
 def test_a_prefix_of_the_endpoint_is_kept(stub):
@@ -257,7 +257,7 @@ def test_a_later_request_is_redirected_and_has_cookies_as_the_first_one(stub):
         handler.end_headers()
 
     stub.answer = elsewhere
-    assert transport.send(Request("GET", "/old", (1, 0))).json == [1]
+    assert transport.send(Request("GET", "/old", (1, 0))).content == b"[1]"
     transport.send(Request("GET", "/old", (1, 0)))
     assert stub.requests[-1][2]["cookie"] == "node=7"
 

@@ -32,9 +32,7 @@ class TestOutages:
         answers = [status, status]
 
         def hook(method, path, body):
-            return (
-                Response(answers.pop(), {"retry-after": "3"}, None, "<html>") if answers else None
-            )
+            return Response(answers.pop(), {"retry-after": "3"}, b"<html>") if answers else None
 
         host.transport.before = hook
         host.report(small(host.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class World:
     def call(self, method: str, path: str, body: Any = None) -> Any:
         answer = self.transport.send(Request(method, path, (1, 39), body))
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.text}"
-        return answer.json
+        return json.loads(answer.content or b"null")
 
     def provider(
         self,

@@ -41,7 +41,7 @@ def refusal(detail: str) -> Response:
         "request_id": "req-1",
     }
     body = {"errors": [error]}
-    return Response(409, {}, body, json.dumps(body))
+    return Response(409, {}, json.dumps(body).encode())
 
 
 @dataclass
@@ -203,10 +203,10 @@ def of_older(path: str) -> Response | None:
     """What a placement without extensions says where its answer differs."""
     if path.startswith("/provider_trees"):
         error = {"status": 404, "title": "Not Found", "detail": "No such path."}
-        return Response(404, {}, {"errors": [error]}, json.dumps({"errors": [error]}))
+        return Response(404, {}, json.dumps({"errors": [error]}).encode())
     if path == "/":
         version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
-        return Response(200, {}, {"versions": [version]}, json.dumps({"versions": [version]}))
+        return Response(200, {}, json.dumps({"versions": [version]}).encode())
     return None
 
 

@@ -268,12 +268,12 @@ def behind(node: Node, **port_of_bus: str) -> None:
 def candidates(node: Node, query: str) -> list[set[str]]:
     """Names of the providers of each candidate of the node."""
     asked = [tuple(part.split("=", 1)) for part in query.split("&")]
-    answer = node.client.placement.candidates.get_allocation_candidates(asked)
+    answer, _ = node.client.placement.candidates.get_allocation_candidates(asked)
     tree = node.current()
     return [
-        {tree.data(uuid).name.removeprefix(node.name) for uuid in candidate["allocations"]}
+        {tree.data(uuid).name.removeprefix(node.name) for uuid in candidate.allocations}
         for candidate in answer.allocation_requests
-        if all(tree.exists(uuid) for uuid in candidate["allocations"])
+        if all(tree.exists(uuid) for uuid in candidate.allocations)
     ]
 
 

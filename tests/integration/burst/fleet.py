@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,8 +16,9 @@ import requests
 
 from benchmarks.parts import servers
 from tests.fixtures import programs
+from tests.fixtures.placement import free_port, wait_for_placement
 from tests.fixtures.rabbitmq import RabbitMq
-from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually
+from tests.functional.agent.processes import AgentProcess, eventually
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 MACHINE = {
@@ -58,7 +60,7 @@ class Fleet:
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     schedulers: list[Path] = field(default_factory=list)
     _running: dict[Path, programs.Process] = field(default_factory=dict)
-    _server: PlacementProcess | None = None
+    _server: programs.Process | None = None
 
     @contextlib.contextmanager
     def running(self, hosts: int, schedulers: int) -> Iterator[Fleet]:
@@ -101,8 +103,7 @@ class Fleet:
         """Return the processes of a part."""
         if part == "placement":
             assert self._server is not None
-            assert self._server.process is not None
-            return [self._server.process.pid]
+            return [self._server.pid]
         processes = (
             [agent.process for agent in self.agents.values()]
             if part == "agent"
@@ -113,7 +114,9 @@ class Fleet:
     def kill_placement(self) -> None:
         """End placement and its workers at once."""
         if self._server is not None:
-            self._server.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._server.pid, signal.SIGKILL)
+            self._server.wait()
 
     def kill_scheduler(self, config: Path) -> None:
         """End a scheduler at once."""
@@ -163,15 +166,23 @@ class Fleet:
 
     def start_placement(self) -> None:
         """Start placement, again on its port."""
-        if self._server is None:
-            self._server = PlacementProcess(
-                self.directory,
-                database=self.database,
-                arguments=("--workers", str(_WORKERS)),
-                environment=self.environment("placement"),
+        config = self.directory / "placement.conf"
+        config.write_text(
+            f"[placement_database]\nconnection = {self.database}\nsync_on_startup = true\n"
+            "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
+        )
+        log = self.directory / "placement.log"
+        self.url = self.url or f"http://127.0.0.1:{free_port()}"
+        with log.open("ab") as output:
+            self._server = programs.start(
+                "placement-server",
+                *("serve", "--config-file", str(config), "--workers", str(_WORKERS)),
+                *("--host", "127.0.0.1", "--port", self.url.rpartition(":")[2]),
+                output=output,
+                environment={**os.environ, **self.environment("placement")},
+                new_session=True,
             )
-            self.url = self._server.url
-        self._server.start()
+        wait_for_placement(self.url, self._server, log)
 
     def _scheduler_config(self, number: int) -> Path:
         state = self.directory / f"scheduler{number}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement.answers import Explanation
 from compute_agent.placement.connection import Connection, Retries
-from compute_agent.placement.response_schemas import EXPLANATION
 from compute_agent.placement.transports.transport import Request, make_response
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'
@@ -106,7 +106,7 @@ def test_whether_an_outage_is_over_is_asked_once_without_a_wait(connection, line
 
 def counting(path: str) -> Request:
     error = errors.UsageRetrievalFailed
-    return Request("GET", path, extensions=(1, 1), doing="Counting", shape=EXPLANATION, error=error)
+    return Request("GET", path, extensions=(1, 1), doing="Counting", error=error)
 
 
 PLAIN = {"OpenStack-API-Version": "placement 1.39"}
@@ -126,7 +126,7 @@ def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(path, 
     connection = Connection(replaced, use_extensions=True)
     assert connection.understands_extensions()
     with pytest.raises(errors.PlacementTooOld):
-        connection.call(counting(path))
+        connection.read(counting(path), Explanation)
     connection.understands_extensions()
     assert replaced.versions == 2
 
@@ -139,6 +139,6 @@ def test_what_a_placement_refuses_although_it_has_the_extension_is_no_lost_exten
     connection = Connection(replaced, use_extensions=True)
     connection.versions()
     with pytest.raises(errors.UsageRetrievalFailed):
-        connection.call(counting("/capacity"))
+        connection.read(counting("/capacity"), Explanation)
     connection.versions()
     assert replaced.versions == 1

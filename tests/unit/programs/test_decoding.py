@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import pytest
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from compute_agent.programs.decoding import Count, Misfit, Number, Whole, convert, decode, matching
 
@@ -78,3 +79,15 @@ def test_values_that_json_lacks_are_named(document: Any, sentence: str) -> None:
 def test_half_a_character_is_a_misfit() -> None:
     with pytest.raises(Misfit, match="it has half a character"):
         decode(rb'{"parent": "\ud800"}', Document)
+
+
+class Kept(Struct):
+    part: Raw
+    amounts: dict[str, dict[str, Whole]]
+
+
+def test_a_place_beside_parts_that_stay_json_is_named_among_many() -> None:
+    amounts = {f"p{number}": {"VCPU": number} for number in range(1000)}
+    wrong = json.dumps({"part": [1], "amounts": amounts | {"p700": {"VCPU": None}}})
+    with pytest.raises(Misfit, match=r"^amounts\.p700\.VCPU is null, not a whole number$"):
+        decode(wrong.encode(), Kept)

@@ -147,7 +147,7 @@ class Bank:
         for consumer in claiming:
             self.after_claim(consumer)
         self._reached()
-        return Response(204, {}, None, "")
+        return Response(204, {}, b"")
 
     def _record(self, consumer: str) -> dict[str, Any]:
         held = self.held.get(consumer, {})
@@ -199,7 +199,7 @@ class Bank:
 
 
 def answer(status: int, document: dict[str, Any]) -> Response:
-    return Response(status, {}, document, json.dumps(document))
+    return Response(status, {}, json.dumps(document).encode())
 
 
 def error(detail: str, code: str) -> dict[str, Any]:

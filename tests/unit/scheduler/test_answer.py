@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import AnswerMalformed
-from compute_agent.scheduler.placement import candidates
-from tests.unit.scheduler.trees import answered, body, candidate, summary
+from tests.unit.scheduler.trees import answered, candidate, summary
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 
@@ -50,39 +48,27 @@ def test_a_provider_without_summary_is_an_error() -> None:
         answered([candidate({"b": {"VCPU": 1}})], {})
 
 
-ABSENT = object()
-
-
 @pytest.mark.parametrize("children", [(), ("b",)], ids=["lone", "nested"])
 @pytest.mark.parametrize(
-    ("place", "wrong"),
+    ("place", "wrong", "words"),
     [
-        ("allocation_requests", [None, 5, [5], {"a": 5}]),
-        ("allocation_requests[0].mappings", [None, 5, "text", ["a"]]),
-        ("allocation_requests[0].mappings.N", [None, 5, "text"]),
-        ("provider_summaries", [None, 5, "text", ["a"]]),
-        ("provider_summaries.a", [5, "text", ["a"], {}]),
-        ("provider_summaries.a.root_provider_uuid", [ABSENT, None, 5, ["a"], {}]),
-        ("provider_summaries.a.parent_provider_uuid", [ABSENT, 5, ["a"], {}]),
-        ("provider_summaries.a.traits", [ABSENT, None, 5, "text", {"a": 5}, [5], [["a"]]]),
+        ("mappings", None, "mappings of a candidate on host a: it is null, not an object"),
+        ("mappings", "text", 'mappings of a candidate on host a: it is "text", not an object'),
+        ("mappings", {"N": 5}, "mappings of a candidate on host a: N is 5, not a list"),
+        ("mappings", {"N": "text"}, 'mappings of a candidate on host a: N is "text", not a list'),
+        ("traits", None, "traits of provider a: it is null, not a list"),
+        ("traits", {"a": 5}, 'traits of provider a: it is {"a": 5}, not a list'),
+        ("traits", ["A", ["a"]], 'traits of provider a: [1] is ["a"], not text'),
     ],
 )
-def test_an_answer_of_another_form_is_an_error_that_names_the_place_and_the_version(
-    place: str, wrong: list[object], children: tuple[str, ...]
+def test_what_is_looked_at_later_is_an_error_that_names_the_place_and_the_version(
+    place: str, wrong: object, words: str, children: tuple[str, ...]
 ) -> None:
     below = {uuid: summary("a", {"VGPU": (4, 0)}, parent="a") for uuid in children}
-    *steps, key = re.split(r"\W+", place)
-    for value in wrong:
-        offer = candidate({"a": {"VCPU": 1}}, N=["a"])
-        text: Any = body([offer], {"a": summary("a", {"VCPU": (4, 0)}), **below})
-        at = text
-        for step in steps:
-            at = at[0] if step == "0" else at[step]
-        at[key] = value
-        if value is ABSENT:
-            del at[key]
-        with pytest.raises(AnswerMalformed, match=rf"{re.escape(place)}.* microversion 1\.36"):
-            _ = (found := candidates.read(text)).candidates, found.providers
+    offer, host = candidate({"a": {"VCPU": 1}}, N=["a"]), summary("a", {"VCPU": (4, 0)})
+    (offer if place in offer else host)[place] = wrong
+    with pytest.raises(AnswerMalformed, match=rf"{re.escape(words)}.* microversion 1\.36"):
+        _ = (found := answered([offer], {"a": host, **below})).candidates, found.providers
 
 
 def test_the_same_candidate_in_two_answers_counts_once() -> None:
@@ -114,7 +100,5 @@ def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:
 
 def test_a_candidate_is_sent_back_as_it_came() -> None:
     written = candidate({"a": {"VCPU": 1}}, **{"": ["a"], "_N": ["b"]})
-    found = candidates.read(
-        body([written], {"a": summary("a", {"VCPU": (4, 0)}), "b": summary("a")})
-    )
+    found = answered([written], {"a": summary("a", {"VCPU": (4, 0)}), "b": summary("a")})
     assert found.candidates[0].as_request() == written

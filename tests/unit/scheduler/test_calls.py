@@ -36,7 +36,7 @@ def test_the_end_of_one_call_is_progress_while_another_goes_on_also_when_it_fail
 def test_every_answer_of_placement_is_progress() -> None:
     class AnsweringTransport:
         def send(self, request: Request) -> Response:
-            return Response(204, {}, None, "")
+            return Response(204, {}, b"")
 
     calls = Calls()
     transport = WatchedTransport(AnsweringTransport(), calls.record_progress)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from compute_agent.placement.answers import CandidateList, ClassCount
+from compute_agent.programs.decoding import decode
 from compute_agent.scheduler.placement import candidates as answer
 from compute_agent.scheduler.placement.candidates import AllocationCandidates
 
 
 def counts(
     capacity: Mapping[str, int], used: Mapping[str, int] | None = None
-) -> dict[str, dict[str, int]]:
-    """What a provider has of each class, and what is used, as placement writes it."""
+) -> dict[str, ClassCount]:
+    """What a provider has of each class, and what is used."""
     return {
-        name: {"capacity": amount, "used": (used or {}).get(name, 0)}
-        for name, amount in capacity.items()
+        name: ClassCount(amount, (used or {}).get(name, 0)) for name, amount in capacity.items()
     }
 
 
@@ -60,4 +62,9 @@ def answered(
     candidates: list[dict[str, Any]], summaries: Mapping[str, dict[str, Any]], shape: str = "flat"
 ) -> AllocationCandidates:
     """A whole answer, read."""
-    return answer.read(body(candidates, summaries), shape)
+    return answer.read(decoded(body(candidates, summaries)), shape)
+
+
+def decoded(document: object) -> CandidateList:
+    """An answer as the client library returns it."""
+    return decode(json.dumps(document).encode(), CandidateList)

@@ -67,7 +67,14 @@ HOLDER = {
 }
 CANDIDATES = {
     "allocation_requests": [{"allocations": {U: {"resources": {"VCPU": 1}}}}],
-    "provider_summaries": {U: {"resources": {"VCPU": {"used": 0, "capacity": 8}}}},
+    "provider_summaries": {
+        U: {
+            "resources": {"VCPU": {"used": 0, "capacity": 8}},
+            "traits": ["COMPUTE_NODE"],
+            "parent_provider_uuid": None,
+            "root_provider_uuid": U,
+        }
+    },
 }
 OPTIONAL = RECORD.keys() - {"total"} | {"consumer_count", "consumer_type"}
 
@@ -224,6 +231,9 @@ def misfits(good: Any) -> Iterator[tuple[str, Any]]:
     """Yield each answer that is bad in one place, after the words for that place."""
     for path in places(good):
         *above, last = path
+        if "provider_summaries" in path and "traits" in path:
+            # whoever decodes them says what is wrong: tests/unit/scheduler/test_answer.py
+            continue
         words = re.sub(
             r"^\.", "", "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
         )
@@ -263,7 +273,7 @@ def test_the_message_says_what_was_expected_where_and_what_came():
         asked(CALLS["traits"], 200, '{"traits": 5, "resource_provider_generation": 1}')
     assert str(raised.value) == (
         f"Reading the traits of host1 ({U}) failed: GET /resource_providers/{U}/traits was "
-        "answered 200 with something that is not the traits of a provider (traits is 5, not a "
+        "answered 200 with something that is not what was asked for (traits is 5, not a "
         'list): \'{"traits": 5, "resource_provider_generation": 1}\'. Check that this '
         "is the URL of placement."
     )

@@ -1,0 +1,394 @@
+"""Types of the good answers of placement, which check what they are decoded from.
+
+Keys that a type does not have are ignored, except those of an inventory record. What callers build
+upon, show or send back is a dict still, whose keys are checked all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta, Raw, Struct, field
+from msgspec.structs import asdict
+
+from compute_agent.programs.decoding import Amounts, Number, Whole, decode
+from compute_agent.provider_tree import PlacementProvider
+from compute_agent.provider_tree.inventory import MAX_INT, FrozenRecord
+
+
+class ProviderList(Struct, frozen=True):
+    """The answer about several providers."""
+
+    resource_providers: list[PlacementProvider]
+
+
+class RootedProvider(PlacementProvider):
+    """A provider with the root of its tree."""
+
+    root_provider_uuid: str
+
+
+class RootedProviderList(Struct, frozen=True):
+    """The answer about several providers, with the roots of their trees."""
+
+    resource_providers: list[RootedProvider]
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """An inventory record. What is not known here would be lost when it is written again."""
+
+    total: Whole
+    reserved: Whole = 0
+    min_unit: Whole = 1
+    max_unit: Whole = MAX_INT
+    step_size: Whole = 1
+    allocation_ratio: Number = 1.0
+
+
+Records = dict[str, Record]
+
+
+def inventory_of(records: Records) -> FrozenRecord:
+    """Return inventory records as a tree has them."""
+    return FrozenRecord({name: FrozenRecord(asdict(record)) for name, record in records.items()})
+
+
+class AtGeneration(Struct, frozen=True):
+    """The answer to a write of a provider, and what an answer about one has beside its content."""
+
+    resource_provider_generation: Whole
+
+
+class InventoriesOfProvider(AtGeneration, frozen=True):
+    """The inventories of a provider."""
+
+    inventories: Records
+
+
+class TraitsOfProvider(AtGeneration, frozen=True):
+    """The traits of a provider."""
+
+    traits: list[str]
+
+
+class AggregatesOfProvider(AtGeneration, frozen=True):
+    """The aggregates of a provider."""
+
+    aggregates: list[str]
+
+
+class TraitList(Struct, frozen=True):
+    """The answer about the traits that there are."""
+
+    traits: list[str]
+
+
+class Held(TypedDict):
+    """What is held of one provider."""
+
+    resources: Amounts
+
+
+class HeldByConsumer(Held):
+    """What one consumer holds of a provider that was asked for."""
+
+    consumer_generation: Whole
+
+
+class AllocationsOfProvider(Struct, frozen=True):
+    """The allocations on a provider, by consumer."""
+
+    allocations: dict[str, HeldByConsumer]
+
+
+class Holders(Struct, frozen=True):
+    """The consumers that an answer names, whatever they hold."""
+
+    allocations: dict[str, Raw]
+
+
+class ConsumerRecord(TypedDict):
+    """A consumer that holds something."""
+
+    allocations: dict[str, Held]
+    project_id: str
+    user_id: str
+    consumer_generation: Whole
+    consumer_type: NotRequired[str]
+
+
+class TreeMember(PlacementProvider):
+    """A provider of a whole tree."""
+
+    inventories: Records
+    traits: list[str]
+    aggregates: list[str]
+
+
+class UsedTreeMember(TreeMember):
+    """A provider of a tree whose usages were asked for."""
+
+    usages: Amounts
+
+
+class Tree(Struct, frozen=True):
+    """A provider tree."""
+
+    providers: Sequence[TreeMember]
+    sharing_providers: list[TreeMember] = []
+    allocations: dict[str, ConsumerRecord] = {}
+
+
+class UsedTree(Tree, frozen=True):
+    """A provider tree with its usages."""
+
+    providers: Sequence[UsedTreeMember]
+
+
+class ClassCount(Struct, frozen=True, gc=False):
+    """Capacity and use of a resource class on one provider."""
+
+    capacity: Whole
+    used: Whole
+
+
+class Summary(Struct, frozen=True, gc=False):
+    """A provider beside the candidates; its traits are decoded by whoever looks at them."""
+
+    root_provider_uuid: str
+    parent_provider_uuid: str | None
+    traits: Raw
+    resources: dict[str, ClassCount]
+
+
+@lru_cache(maxsize=4096)
+def _trait_set(content: bytes) -> frozenset[str]:
+    return frozenset(decode(content, list[str]))
+
+
+def traits_of(summary: Summary) -> frozenset[str]:
+    """Return the traits of a provider: one set for all hosts of a kind, in all answers.
+
+    :raises ValueError: they are no list of texts.
+    """
+    return _trait_set(bytes(summary.traits))
+
+
+class HeldAmounts(Struct, frozen=True, gc=False):
+    """What a candidate takes from one provider."""
+
+    resources: Amounts
+
+
+class AllocationRequest(Struct, frozen=True, gc=False):
+    """A candidate; its mappings, from 1.34 on, are decoded by the caller that claims it."""
+
+    allocations: dict[str, HeldAmounts]
+    mappings: Raw = Raw(b"{}")
+
+
+class CandidateList(Struct, frozen=True):
+    """Candidates, and the summaries by provider."""
+
+    allocation_requests: list[AllocationRequest]
+    provider_summaries: dict[str, Summary]
+
+
+class SupposedCandidates(Struct, frozen=True):
+    """The answers to questions for candidates about a supposed fleet."""
+
+    answers: list[CandidateList]
+
+
+class Step(TypedDict):
+    """What one condition of a query left."""
+
+    group: NotRequired[str | None]
+    filter: str
+    providers_left: NotRequired[Whole]
+    trees_rejected: NotRequired[Whole]
+
+
+class FailedTrees(TypedDict):
+    """Trees that have candidates for each group and none for all of them."""
+
+    reason: str
+    trees: Whole
+    example: str
+
+
+class ClosestChanges(TypedDict):
+    """Changes of a query with which it would have candidates."""
+
+    changes: list[dict[str, Any]]
+    trees: Whole
+    example: str
+
+
+class Shortage(TypedDict):
+    """A provider that lacks little of an amount; units are there where they forbid it."""
+
+    group: str
+    provider: str
+    name: str
+    resource_class: str
+    asked: Whole
+    free: Whole
+    capacity: Whole
+    held_by: Whole
+    min_unit: NotRequired[Whole]
+    max_unit: NotRequired[Whole]
+    step_size: NotRequired[Whole]
+
+
+class Explanation(Struct, frozen=True):
+    """An explanation of the candidates that a query has.
+
+    :ivar sentences: all of it, to be read.
+    :ivar closest: sets of changes of the request with which it would have candidates.
+    :ivar short: the providers that lack least of some amount.
+    :ivar complete: False when placement gave up before it had all of `closest`.
+    """
+
+    trees: Whole
+    steps: list[Step]
+    trees_left: Whole
+    trees_failed: list[FailedTrees]
+    sentences: list[str]
+    closest: list[ClosestChanges]
+    short: list[Shortage]
+    complete: bool
+
+
+class SupposedExplanations(Struct, frozen=True):
+    """The explanations of queries about a supposed fleet."""
+
+    answers: list[Explanation]
+
+
+class PlannedTree(TypedDict):
+    """A tree that a plan names; one that is gone by now has no name."""
+
+    root: str
+    name: str | None
+
+
+class PlannedPlace(TypedDict):
+    """Where a request, or a consumer that moves, goes."""
+
+    to: PlannedTree
+    allocations: dict[str, Held]
+    mappings: dict[str, list[str]]
+
+
+class PlannedMove(PlannedPlace):
+    """The move of a consumer."""
+
+    consumer: str
+
+
+_MoveSource = TypedDict("_MoveSource", {"from": PlannedTree})
+
+
+class PlannedMoveFrom(PlannedMove, _MoveSource):
+    """The move of a consumer, with where it is."""
+
+
+class Plan(TypedDict):
+    """Moves after which a request fits, or trees are empty."""
+
+    moves: list[PlannedMoveFrom]
+    places: list[PlannedPlace]
+    memory_mb: Whole
+    whole: bool
+    stuck: list[str]
+
+
+class Room(Struct, frozen=True):
+    """Plans that make room, and whether none is better."""
+
+    plans: list[Plan]
+    proved: bool
+
+
+class TreeChange(Struct, frozen=True):
+    """A change; its tree is unknown where it was deleted since."""
+
+    root_provider_uuid: str | None
+
+
+class ChangeList(Struct, frozen=True):
+    """Changes, and the id to ask on from."""
+
+    changes: list[TreeChange]
+    last: Whole
+
+
+class BusState(TypedDict):
+    """The message bus as an agent sees it."""
+
+    state: str
+    since: NotRequired[str | None]
+    why: NotRequired[str]
+
+
+class AgentPlace(TypedDict):
+    """Where an agent runs."""
+
+    address: str
+    machine_id: str
+    boot_id: str
+    state_path: str
+
+
+class AgentReport(Struct, frozen=True):
+    """The last report of the agent of one host.
+
+    :ivar at: by placement's clock.
+    :ivar is_silent: it has missed the next ones.
+    :ivar trouble: what its last pass failed with; empty: nothing.
+    """
+
+    root_provider_uuid: str
+    at: Annotated[datetime, Meta(tz=True)]
+    is_silent: bool = field(name="silent")
+    bus: BusState
+    disabled_reason: str
+    trouble: str
+    place: AgentPlace
+
+
+class ReportList(Struct, frozen=True):
+    """The last reports of agents."""
+
+    agent_reports: list[AgentReport]
+
+
+class Usages(Struct, frozen=True):
+    """Amounts by resource class."""
+
+    usages: Amounts
+
+
+class TypedUsages(Struct, frozen=True):
+    """Amounts by type of consumer."""
+
+    usages: dict[str, Amounts]
+
+
+class OfferedVersion(Struct, frozen=True):
+    """A range of versions."""
+
+    max_version: str
+    min_version: str = ""
+    id: str = ""
+
+
+class VersionDocument(Struct, frozen=True):
+    """The versions of the API that placement offers, and those of extensions."""
+
+    versions: list[OfferedVersion]
+    extensions: list[OfferedVersion] = []
