@@ -17,12 +17,12 @@ from placement_server.candidates.evaluator import (
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.fragmentation import Amounts
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import Account, HeavySearches, SearchEffort, SearchMemory
 from placement_server.candidates.make_room.process import RoomProcesses
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
+from placement_server.candidates.search.eligible import passing_providers
 from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.candidates.what_if import Holding, Release, SupposedTrees, Supposition
 from placement_server.store.allocations.allocations import read_context
@@ -99,8 +99,8 @@ class CandidateService:
         account.settle(sum(map(len, chunks)))
         return Answer(chunks, account)
 
-    def provider_ids(self, filters: ProviderFilters) -> list[int] | None:
-        """Return the ids of the few providers that pass filters, as of this moment or later.
+    def provider_ids(self, group: RequestGroup) -> list[int] | None:
+        """Return the ids of the few providers that pass a group, as of this moment or later.
 
         None when the store finds them as fast: there are many, and most of the work is to show
         them; or a name is not known here; or this process has no index yet, which takes longer
@@ -108,9 +108,9 @@ class CandidateService:
 
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        if not self.follower.is_loaded or not filters:
+        if not self.follower.is_loaded:
             return None
-        ids = matching_ids(filters, self.follower.index())
+        ids = passing_providers(group, self.follower.index())
         return ids if ids is not None and len(ids) <= FEW_PROVIDERS else None
 
     def explain(

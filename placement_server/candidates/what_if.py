@@ -355,7 +355,7 @@ class SupposedTrees:
         }
         if not ids:
             return {}
-        slots = np.flatnonzero(np.isin(self._ids, list(ids))).astype(np.int32)
+        slots = np.flatnonzero(np.isin(self._ids, list(ids)))
         living_slots = self.origin.living_slots(slots)
         roots = self._ids[self.origin.root[living_slots]]
         return dict(zip(self._ids[living_slots].tolist(), roots.tolist(), strict=True))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from msgspec.structs import fields
-
 from placement_server import errors
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.index.provider_filter import ProviderFilters
 from placement_server.candidates.query import filters
+from placement_server.candidates.query.query import RequestGroup
 from placement_server.schemas.validation import TEXT, UUID, SchemaByVersion, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import providers
@@ -66,7 +64,7 @@ _LINKS: Final = (
 )
 """Links of a provider and the minor that added each."""
 
-_FILTERS: Final = tuple(field.name for field in fields(ProviderFilters))
+_FILTERS: Final = ("required", "forbidden", "member_of", "forbidden_aggregates")
 
 
 def list_(request: Request) -> Response:
@@ -101,18 +99,21 @@ def _find(request: Request, conditions: dict[str, Any]) -> list[Provider]:
 
     The store filters the few again, so that a provider is shown as of the moment it passed.
     """
-    provider_filters = _filters(conditions)
-    if not provider_filters:
+    group = _group(conditions)
+    if group == RequestGroup(""):
         return request.store.read_single(providers.find, **conditions)
     if not any(conditions[name] for name in ("name", "uuid", "in_tree")):
-        ids = request.services.candidates.provider_ids(provider_filters)
+        ids = request.services.candidates.provider_ids(group)
         if ids is not None:
             return request.store.read(providers.find, ids=ids, **conditions) if ids else []
     return request.store.read(providers.find, **conditions)
 
 
-def _filters(conditions: dict[str, Any]) -> ProviderFilters:
-    return ProviderFilters(**{name: conditions[name] for name in _FILTERS if name in conditions})
+def _group(conditions: dict[str, Any]) -> RequestGroup:
+    """Return the conditions that are not on the identity, as a group for one provider."""
+    resources = tuple(conditions.get("resources", {}).items())
+    others = {name: conditions[name] for name in _FILTERS if name in conditions}
+    return RequestGroup("", resources, **others)
 
 
 def _conditions(request: Request, params: dict[str, str]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -134,26 +135,7 @@ def _conditions(request: Request, params: dict[str, str]) -> tuple[dict[str, Any
     amounts = filters.parse_resources(params["resources"]) if "resources" in params else {}
     if amounts:
         conditions["resources"] = {name: min(amount, MAX_INT) for name, amount in amounts.items()}
-    provider_filters = _filters(conditions)
-    filters.check_limits(
-        [
-            filters.FilterSize(
-                "resources",
-                "resource classes",
-                len(provider_filters.resources),
-                len(provider_filters.resources),
-            ),
-            filters.FilterSize.of(
-                "required", "traits", provider_filters.required, provider_filters.forbidden
-            ),
-            filters.FilterSize.of(
-                "member_of",
-                "aggregates",
-                provider_filters.member_of,
-                provider_filters.forbidden_aggregates,
-            ),
-        ]
-    )
+    filters.check_limits(list(_group(conditions).filters()))
     return conditions, amounts
 
 

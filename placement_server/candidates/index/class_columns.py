@@ -183,10 +183,6 @@ class ClassView(Struct, frozen=True):
             fits &= amount % self.step_size == 0
         return fits
 
-    def slots_fitting(self, amount: int) -> SlotArray:
-        """Return the slots whose inventory fits an amount, dead ones included."""
-        return self.slot.take(np.flatnonzero(self.fits(amount)))
-
     def mask(self, size: int, inventories: BoolArray | None = None) -> BoolArray:
         """Return which slots have some of these inventories, dead ones included.
 

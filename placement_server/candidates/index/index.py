@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links, links_in_order
@@ -177,9 +177,9 @@ class Index:
         sets = self.columns.aggregate_sets
         return sets.passing(self.aggregate_set_count, terms, forbidden_aggregates)
 
-    def living_slots(self, slots: SlotArray) -> SlotArray:
+    def living_slots(self, slots: IntArray) -> IntArray:
         """Return those of some slots whose trees are alive here."""
-        living_slots: SlotArray = slots[self.is_root[self.root[slots]]]
+        living_slots: IntArray = slots[self.is_root[self.root[slots]]]
         return living_slots
 
     def tree(self, root_slot: int) -> TreeRows:

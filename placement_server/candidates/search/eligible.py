@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index.arrays import BoolArray, IntArray
@@ -323,3 +324,25 @@ def find_eligible(
     :raises UnknownName: a class or trait does not exist, as far as the index knows.
     """
     return _RootFilter(query, index, account, course, whatever_amounts=whatever_amounts).run()
+
+
+def passing_providers(group: RequestGroup, index: Index) -> list[int] | None:
+    """Return the ids of the providers that pass all filters of a group by themselves, ascending.
+
+    None when the index leaves out a tree, or when a name of the group is not among those of the
+    index as it is spelled there: the store decides what that means.
+    """
+    aggregates = group.forbidden_aggregates.union(*group.member_of)
+    if index.left_out or not all(map(index.columns.aggregate_sets.numbers_with, aggregates)):
+        return None
+    try:
+        # one provider has to serve all of a suffixed group
+        query = CandidateQuery((replace(group, suffix="_"),))
+        eligible = find_eligible(query, index, Account())
+    except UnknownName:
+        return None
+    if not eligible.own:
+        return []
+    slots = index.living_slots(eligible.own[0].nonzero()[0])
+    ids: list[int] = np.sort(index.columns.provider_id.view()[slots]).tolist()
+    return ids

@@ -8,7 +8,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
+from placement_server.candidates.query.query import RequestGroup
+from placement_server.candidates.search.eligible import passing_providers
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import providers
 from tests.fixtures.memory_stores import memory_store
@@ -38,8 +39,11 @@ def some(values: list[str]) -> st.SearchStrategy[frozenset[str]]:
 
 
 FILTERS = st.builds(
-    ProviderFilters,
-    resources=st.dictionaries(st.sampled_from(["VCPU", "DISK_GB"]), st.integers(1, 7), max_size=2),
+    RequestGroup,
+    suffix=st.just(""),
+    resources=st.dictionaries(
+        st.sampled_from(["VCPU", "DISK_GB"]), st.integers(1, 7), max_size=2
+    ).map(lambda amounts: tuple(amounts.items())),
     required=terms(TRAITS),
     forbidden=some(TRAITS),
     member_of=terms(AGGREGATES),
@@ -50,7 +54,7 @@ FILTERS = st.builds(
 @settings(max_examples=60)
 @given(st.lists(ONE_WRITE, max_size=25), st.lists(FILTERS, min_size=4, max_size=12))
 def test_the_index_finds_the_providers_that_the_store_finds(
-    writes: list[tuple[str, str, Any]], queries: list[ProviderFilters]
+    writes: list[tuple[str, str, Any]], queries: list[RequestGroup]
 ) -> None:
     store = memory_store()
     follower = IndexFollower(store)
@@ -62,15 +66,15 @@ def test_the_index_finds_the_providers_that_the_store_finds(
             continue
         # Followed one by one, so that the index holds states that are no more.
         follower.index()
-    for filters in queries:
-        ids = matching_ids(filters, follower.index())
+    for group in queries:
+        ids = passing_providers(group, follower.index())
         found = store.read(
             providers.find,
-            resources=filters.resources,
-            required=filters.required,
-            forbidden=filters.forbidden,
-            member_of=filters.member_of,
-            forbidden_aggregates=filters.forbidden_aggregates,
+            resources=dict(group.resources),
+            required=group.required,
+            forbidden=group.forbidden,
+            member_of=group.member_of,
+            forbidden_aggregates=group.forbidden_aggregates,
         )
         if ids is None:
             event("an aggregate that has no members: the store's to say")
