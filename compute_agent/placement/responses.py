@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from compute_agent import errors
@@ -80,7 +79,7 @@ class NoCapacity(Struct, frozen=True):
 def refusal_of(response: Response) -> Refusal | None:
     """Placement's explanation, or None when the body is not one."""
     try:
-        return msgspec.json.decode(response.content, type=_Refusals).errors[0]
+        return decoding.decoder_of(_Refusals).decode(response.content).errors[0]
     except (ValueError, IndexError, RecursionError):
         # Not an explanation of placement's: said by the None, judged by the caller.
         return None
@@ -204,7 +203,7 @@ def body_of(request: Request, response: Response, kind: type[T]) -> T:
     try:
         if len(response.content) > LARGE:
             json_document.limit_containers(response.content)
-        return msgspec.json.decode(response.content, type=kind)
+        return decoding.decoder_of(kind).decode(response.content)
     except (ValueError, RecursionError, LimitExceeded) as error:
         raise _misfit(request, response, kind, error) from error
 

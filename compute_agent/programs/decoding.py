@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
@@ -29,6 +30,8 @@ Amounts: TypeAlias = dict[str, Whole]
 
 Value = TypeVar("Value")
 
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_learning: Final = threading.Lock()
 _words_of_patterns: dict[str, str] = {}
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _FIELD: Final = re.compile("Object (missing required|contains unknown) field `(.*)`")
@@ -78,11 +81,25 @@ def decode(content: bytes, kind: type[Value]) -> Value:
     :raises RecursionError: it is nested too deeply.
     """
     try:
-        return msgspec.json.decode(content, type=kind)
+        return decoder_of(kind).decode(content)
     except msgspec.DecodeError as error:
         convert(json.loads(content), kind)
         # what Python reads, but can neither print nor send
         raise Misfit(f"it has half a character or a number that JSON lacks ({error})") from None
+
+
+def decoder_of(kind: type[Value]) -> msgspec.json.Decoder[Value]:
+    """Return the decoder of a type.
+
+    A type is learned once, by one thread: msgspec 0.22 keeps what it knows of one while it is still
+    learning it, and another thread that decodes with that ends the process with a segmentation
+    fault. So no module calls `msgspec.json.decode` and `msgspec.convert` themselves.
+    """
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        with _learning:
+            decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
 
 
 def value_text(value: Any) -> str:
@@ -169,13 +186,14 @@ def _error_text(document: Any, kind: Any) -> str | None:
 
 
 def _convert(document: Any, kind: type[Value]) -> Value:
+    decoder = decoder_of(kind)
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         if "Expected `raw`" not in str(error):
             raise
         # there are parts that stay JSON, which only a text has
-        return msgspec.json.decode(json.dumps(document), type=kind)
+        return decoder.decode(json.dumps(document))
 
 
 def _at(document: Any, keys: Iterable[Any]) -> Any:

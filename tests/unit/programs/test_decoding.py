@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -91,3 +93,31 @@ def test_a_place_beside_parts_that_stay_json_is_named_among_many() -> None:
     wrong = json.dumps({"part": [1], "amounts": amounts | {"p700": {"VCPU": None}}})
     with pytest.raises(Misfit, match=r"^amounts\.p700\.VCPU is null, not a whole number$"):
         decode(wrong.encode(), Kept)
+
+
+RACE = """
+import sys, threading
+from typing import TypedDict
+from msgspec import Struct
+from compute_agent.programs.decoding import convert, decode
+sys.setswitchinterval(1e-6)
+for number in range(60):
+    inner = type("Inner", (Struct,), {"__annotations__": {"a": int}})
+    kind = TypedDict("Kind", {f"key{place}": inner for place in range(30)})
+    document = {key: {"a": 1} for key in kind.__annotations__}
+    content = repr(document).replace("'", '"').encode()
+    start = threading.Barrier(4)
+    def read(read_one, given):
+        start.wait()
+        read_one(given, kind)
+    calls = [(decode, content), (convert, document)] * 2
+    threads = [threading.Thread(target=read, args=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_that_decode_a_type_for_the_first_time_at_once_all_get_it() -> None:
+    assert subprocess.run([sys.executable, "-c", RACE], check=False).returncode == 0
