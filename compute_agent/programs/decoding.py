@@ -115,6 +115,14 @@ def value_text(value: Any) -> str:
 
 
 def _sentence(document: Any, kind: Any, text: str) -> str:
+    try:
+        return _located_fault(document, kind, text)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        # a key that is not known may be spelled as a place is
+        return text
+
+
+def _located_fault(document: Any, kind: Any, text: str) -> str:
     fault, _, path = text.removesuffix("`").rpartition(" - at `")
     if not fault:
         fault, path = text, "$"

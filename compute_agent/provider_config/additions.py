@@ -27,13 +27,11 @@ from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord, equal_records
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE
+from compute_agent.state.ledger import Additions
 
 LOG = logging.getLogger(__name__)
 
 EVERY_COMPUTE_NODE: Final = "$COMPUTE_NODE"
-
-Additions: TypeAlias = dict[str, dict[str, list[str]]]
-"""Provider uuid -> {"inventories": classes, "traits": names} that came from files; sorted."""
 
 HeldAmounts: TypeAlias = Callable[[str], Mapping[str, int]]
 """Provider uuid -> amounts that consumers hold of it, by class."""

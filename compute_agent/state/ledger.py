@@ -38,7 +38,7 @@ class Claims(Struct, frozen=True):
     def __post_init__(self) -> None:
         for consumer, claim in self.claims.items():
             if claim.consumer != consumer:
-                raise ValueError(f"claims.{consumer}.consumer is {claim.consumer}")
+                raise ValueError(f"claims.{consumer}.consumer is {claim.consumer}, not {consumer}")
 
 
 class Nodes(Struct, frozen=True):

@@ -53,6 +53,7 @@ class Document(Struct, forbid_unknown_fields=True):
         ('{"parent": 1}', "parent is 1, not text or null"),
         ('{"data.of.it": {"total": "1"}}', 'data.of.it.total is "1", not a whole number'),
         ('{"other": 1}', "other is not known"),
+        ('{"a - at `$.b": 1}', "Object contains unknown field `a - at `$.b`"),
         (f'{{"parent": ["{"x" * 100}"]}}', f'parent is ["{"x" * 58}..., not text or null'),
     ],
 )

@@ -181,7 +181,7 @@ def test_a_document_of_another_type_is_refused_in_a_whole_sentence(tmp_path: Pat
 def test_a_claim_under_the_name_of_another_consumer_is_refused(tmp_path: Path) -> None:
     claims = {"claims": {CHILD: LEDGERS["claims.json"]["claims"][GUEST]}}
     (tmp_path / "claims.json").write_bytes(envelope(claims))
-    with pytest.raises(StateUnusable, match=f"claims.{CHILD}.consumer is "):
+    with pytest.raises(StateUnusable, match=f"claims.{CHILD}.consumer is {GUEST}, not {CHILD}"):
         ledger_use(tmp_path)
 
 
