@@ -112,11 +112,11 @@ class Ledger:
             Faults,
             "knowing which devices are broken, and gives no reserve back",
         )
-        self._created_uuids = (self._providers_file.load() or Providers()).created
+        self._providers = self._providers_file.load() or Providers()
         self._additions: Additions = self._additions_file.load() or {}
         self._service = self._service_file.load()
-        self._claims = (self._claims_file.load() or Claims()).claims
-        self._nodes = (self._nodes_file.load() or Nodes()).nodes
+        self._claims = self._claims_file.load() or Claims()
+        self._nodes = self._nodes_file.load() or Nodes()
         self._faults = self._faults_file.load() or Faults()
 
     @property
@@ -129,7 +129,7 @@ class Ledger:
 
     def owns(self, uuid: str) -> bool:
         """Return whether this agent created the provider, or took it over."""
-        return uuid in self._created_uuids
+        return uuid in self._providers.created
 
     def remember_providers(self, additions: Iterable[str], removals: Iterable[str] = ()) -> None:
         """Record providers that are about to be created, and forget those that are gone.
@@ -139,11 +139,11 @@ class Ledger:
         """
         new_uuids, removed_uuids = frozenset(additions), frozenset(removals)
         with self._mutex:
-            if new_uuids <= self._created_uuids and removed_uuids.isdisjoint(self._created_uuids):
+            created_uuids = self._providers.created
+            if new_uuids <= created_uuids and removed_uuids.isdisjoint(created_uuids):
                 return  # nothing changes in nearly every pass, and there may be many providers
-            created_uuids = (self._created_uuids | new_uuids) - removed_uuids
-            self._save(self._providers_file, Providers(created_uuids))
-            self._created_uuids = created_uuids
+            providers = Providers((created_uuids | new_uuids) - removed_uuids)
+            self._providers = self._replace(self._providers_file, providers, self._providers)
 
     def additions(self) -> Additions:
         """Return the additions of configuration files so far."""
@@ -157,14 +157,12 @@ class Ledger:
             for uuid, kinds in sorted(additions.items())
         }
         with self._mutex:
-            if sorted_additions != self._additions:
-                self._save(self._additions_file, sorted_additions)
-                self._additions = sorted_additions
+            self._additions = self._replace(self._additions_file, sorted_additions, self._additions)
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims by consumer."""
         with self._mutex:
-            return dict(self._claims)
+            return dict(self._claims.claims)
 
     def change_claims(self, *, add: Iterable[Claim] = (), drop: Iterable[str] = ()) -> None:
         """Add and drop claims, all at once or, when they cannot be written, none.
@@ -173,23 +171,23 @@ class Ledger:
         """
         with self._mutex:
             dropped_consumers = frozenset(drop)
-            claims = {c: claim for c, claim in self._claims.items() if c not in dropped_consumers}
+            claims = {
+                consumer: claim
+                for consumer, claim in self._claims.claims.items()
+                if consumer not in dropped_consumers
+            }
             claims |= {claim.consumer: claim for claim in add}
-            if claims != self._claims:
-                self._save(self._claims_file, Claims(claims))
-                self._claims = claims
+            self._claims = self._replace(self._claims_file, Claims(claims), self._claims)
 
     def nodes(self) -> dict[str, str]:
         """Return name by uuid of the nodes whose providers this agent maintains."""
         with self._mutex:
-            return dict(self._nodes)
+            return dict(self._nodes.nodes)
 
     def remember_nodes(self, nodes: Mapping[str, str]) -> None:
         """Replace the maintained nodes, name by uuid."""
         with self._mutex:
-            if nodes != self._nodes:
-                self._save(self._nodes_file, Nodes(dict(nodes)))
-                self._nodes = dict(nodes)
+            self._nodes = self._replace(self._nodes_file, Nodes(dict(nodes)), self._nodes)
 
     def faults(self) -> dict[str, str]:
         """Return providers of broken devices, with the boot of the machine that showed the fault.
@@ -228,31 +226,26 @@ class Ledger:
                 if u not in forgotten_uuids
             }
             reserves |= {uuid: dict(amounts) for uuid, amounts in reserved.items()}
-            new_faults = Faults(faults, reserves)
-            if new_faults != self._faults:
-                self._save(self._faults_file, new_faults)
-                self._faults = new_faults
+            self._faults = self._replace(self._faults_file, Faults(faults, reserves), self._faults)
 
     def service_state(self, *, default_enabled: bool) -> ServiceState:
         """Return whether the host is enabled; a first start takes the default and keeps it."""
         with self._mutex:
             if self._service is None:
                 reason = "" if default_enabled else "new hosts start disabled"
-                return self._save_service(ServiceState(default_enabled, reason))
+                state = ServiceState(default_enabled, reason)
+                self._service = self._replace(self._service_file, state, None)
             return self._service
 
     def set_service_state(self, state: ServiceState) -> None:
         """Record that the host was enabled or disabled."""
         with self._mutex:
-            self._save_service(state)
+            self._service = self._replace(self._service_file, state, self._service)
 
-    def _save(self, file: StateFile[Value], document: Value) -> None:
-        self.revision += 1
-        if not self._read_only:
-            file.save(document)
-
-    def _save_service(self, state: ServiceState) -> ServiceState:
-        if state != self._service:
-            self._save(self._service_file, state)
-            self._service = state
-        return state
+    def _replace(self, file: StateFile[Value], document: Value, before: Value | None) -> Value:
+        """Write a document unless it is the one before, and return it."""
+        if document != before:
+            self.revision += 1
+            if not self._read_only:
+                file.save(document)
+        return document
