@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
@@ -27,33 +28,23 @@ class Place:
         self.trait = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
         self.hosts: dict[str, str] = {}
 
-    def asked(self, **fields: int) -> RequestSpec:
+    def asked(self, **fields: Any) -> RequestSpec:
         sizes = {"vcpus": 2, "memory_mb": 0, "root_gb": 0} | fields
         return spec({"root_required": self.trait}, **sizes)
 
+    def named(self, host: str) -> frozenset[str]:
+        """One host, as requests name those that they want or do not."""
+        return frozenset({f"{host}-{self.hosts[host]}"})
+
     def claimed(self, instance: str, on: str) -> None:
         """Claim for a guest on one host."""
-        root = self.hosts[on]
-        name = f"{on}-{root}"
-        forced = spec(
-            {"root_required": self.trait},
-            vcpus=2,
-            memory_mb=0,
-            root_gb=self.asked().flavor.root_gb,
-            force_hosts=frozenset({name}),
-        )
+        forced = self.asked(force_hosts=self.named(on))
         self.world.scheduler().select_destinations(forced, [instance])
         assert self.world.held(instance) == self.on(on)
 
     def fill(self, host: str) -> None:
         """Use up the CPUs of a host."""
-        whole = spec(
-            {"root_required": self.trait},
-            vcpus=4,
-            memory_mb=0,
-            root_gb=0,
-            force_hosts=frozenset({f"{host}-{self.hosts[host]}"}),
-        )
+        whole = self.asked(vcpus=4, root_gb=0, force_hosts=self.named(host))
         self.world.scheduler().select_destinations(whole, [new_uuid()])
 
     def on(self, host: str) -> Held:
@@ -92,7 +83,7 @@ class NestedOnPool(Place):
                 f"{name}0", {"VCPU": 4}, "HW_NUMA_ROOT", parent=name, aggregates=(aggregate,)
             )
 
-    def asked(self, **fields: int) -> RequestSpec:
+    def asked(self, **fields: Any) -> RequestSpec:
         return super().asked(**({"root_gb": 5} | fields))
 
     def on(self, host: str) -> Held:
@@ -119,16 +110,8 @@ class Guest:
         place.claimed(self.instance, "a")
 
     def begin(self, kind: MoveKind, mover: Mover | None = None) -> MoveStart:
-        asked = self.place.asked()
-        if kind is COLD:
-            name = f"a-{self.place.hosts['a']}"
-            asked = spec(
-                {"root_required": self.place.trait},
-                vcpus=2,
-                memory_mb=0,
-                root_gb=asked.flavor.root_gb,
-                ignore_hosts=frozenset({name}),
-            )
+        refused_hosts = {"ignore_hosts": self.place.named("a")} if kind is COLD else {}
+        asked = self.place.asked(**refused_hosts)
         migration = "" if kind is EVACUATE else self.migration
         return (mover or self.world.mover()[0]).begin(kind, asked, self.instance, migration)
 

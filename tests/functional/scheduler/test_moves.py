@@ -26,7 +26,6 @@ from tests.functional.scheduler.guests import (
     without,
 )
 from tests.functional.scheduler.moving import World
-from tests.unit.scheduler.specs import spec
 
 
 @pytest.mark.parametrize("kind", [COLD, LIVE])
@@ -139,14 +138,7 @@ def test_a_resize_that_the_pool_has_no_room_for_is_refused(world: World) -> None
 def test_a_named_destination_shares_the_full_pool_too(world: World) -> None:
     place = NestedOnPool(world)
     guest = Guest(place)
-    name = f"b-{place.hosts['b']}"
-    asked = spec(
-        {"root_required": place.trait},
-        vcpus=2,
-        memory_mb=0,
-        root_gb=5,
-        force_hosts=frozenset({name}),
-    )
+    asked = place.asked(force_hosts=place.named("b"))
     world.mover()[0].begin(LIVE, asked, guest.instance, guest.migration)
     assert guest.state == (place.on("b"), {"a0": {"VCPU": 2}})
 
