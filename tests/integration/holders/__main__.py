@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import secrets
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +15,11 @@ from typing import Any, Final
 import libvirt
 
 from compute_agent.errors import ComputeAgentError
-from tests.fixtures.databases import end, fresh_database, postgresql_missing, start_postgresql
+from tests.fixtures.databases import postgresql_missing
 from tests.fixtures.emulated_host import OUTSIDE, EmulatedHost
 from tests.fixtures.libvirtd import libvirtd_missing
-from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
+from tests.fixtures.private_databases import fleet_parts, print_wrong
+from tests.fixtures.rabbitmq import rabbitmq_missing
 from tests.functional.agent.processes import AgentProcess
 from tests.functional.emulated_host.agent_and_relay import PID_FILE
 from tests.functional.emulated_host.relay import START_LIBVIRTD, Relay, new_host
@@ -181,40 +180,24 @@ def main() -> int:
     for missing in (postgresql_missing(), rabbitmq_missing(), libvirtd_missing()):
         if missing:
             parser.error(missing)
-    with ExitStack() as ends:
-        # a path that the database's own user may enter, short enough for a socket
-        directory = Path("/tmp") / f"holders-{secrets.token_hex(4)}"
-        (directory / "broker").mkdir(parents=True)
-        ends.callback(shutil.rmtree, directory, ignore_errors=True)
-        broker = RabbitMq(directory / "broker", one_cpu=True)
-        server = start_postgresql(directory / "postgresql")
-        ends.callback(end, server)
-        broker.start()
-        ends.callback(broker.stop)
-        database = ends.enter_context(fresh_database(server, migrated=False))
+    with fleet_parts("holders") as parts, ExitStack() as ends:
         machines = ends.enter_context(
-            emulated_machines(directory)
+            emulated_machines(parts.directory)
             if options.emulated
-            else captured_machines(directory, directory)
+            else captured_machines(parts.directory, parts.directory)
         )
-        cloud = ends.enter_context(running_cloud(directory, database, broker, machines))
+        cloud = ends.enter_context(running_cloud(*parts, machines))
         over = time.monotonic() + options.seconds
-        try:
-            done = run(
-                cloud,
-                lambda _done: time.monotonic() > over,
-                seed=options.seed,
-                clients=options.clients,
-                pause=options.pause,
-            )
-        except BaseException:
-            for log in sorted(directory.rglob("*.log")):
-                sys.stdout.write(f"== {log}\n{log.read_text(errors='replace')[-3000:]}\n")
-            raise
+        done = run(
+            cloud,
+            lambda _done: time.monotonic() > over,
+            seed=options.seed,
+            clients=options.clients,
+            pause=options.pause,
+        )
     sys.stdout.write(f"{dict(sorted(done.items()))}, in {options.seconds:.0f} s\n")
-    wrong = "".join(f"wrong: {sentence}\n" for sentence in cloud.wrong)
-    sys.stdout.write(wrong or "nothing is wrong\n")
-    return bool(wrong)
+    print_wrong(cloud.wrong)
+    return bool(cloud.wrong)
 
 
 if __name__ == "__main__":

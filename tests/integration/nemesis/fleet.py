@@ -9,30 +9,21 @@ from __future__ import annotations
 
 import argparse
 import random
-import secrets
-import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import psutil
 
 from tests.fixtures import clocks
 from tests.fixtures.clocks import Clock
-from tests.fixtures.databases import (
-    end,
-    fresh_database,
-    mariadb_missing,
-    postgresql_missing,
-    start_mariadb,
-    start_postgresql,
-)
-from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
+from tests.fixtures.databases import mariadb_missing, postgresql_missing
+from tests.fixtures.private_databases import FleetParts, fleet_parts, print_wrong
+from tests.fixtures.rabbitmq import rabbitmq_missing
 from tests.integration.burst.burst import Trouble, reckon, run
 from tests.integration.burst.fleet import Fleet
 from tests.integration.nemesis.machine import stopped
@@ -119,28 +110,19 @@ def main() -> int:
         if missing:
             parser.error(missing)
     may_mount = mounts_of_our_own()
-    with ExitStack() as stack:
-        directory = Path("/tmp") / f"nemesis-{secrets.token_hex(4)}"
-        directory.mkdir()
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        wrong = _run(stack, directory, options, may_mount=may_mount)
-    sys.stdout.write("".join(f"wrong: {sentence}\n" for sentence in wrong) or "nothing is wrong\n")
+    kind = "mariadb" if options.published else "postgresql"
+    with fleet_parts("nemesis", kind) as parts, ExitStack() as disks:
+        wrong = _run(parts, disks, options, may_mount=may_mount)
+    print_wrong(wrong)
     return bool(wrong)
 
 
 def _run(
-    stack: ExitStack, directory: Path, options: argparse.Namespace, *, may_mount: bool
-) -> Sequence[str]:
-    (directory / "broker").mkdir()
-    broker = RabbitMq(directory / "broker", one_cpu=True)
-    start = start_mariadb if options.published else start_postgresql
-    server = start(directory / "database")
-    stack.callback(end, server)
-    broker.start()
-    stack.callback(broker.stop)
-    database = stack.enter_context(fresh_database(server, migrated=False))
-    parts = _PARTS if clocks.missing() is None else ()
-    clock_of = {part: Clock(directory / f"clock-{part}") for part in parts}
+    parts: FleetParts, stack: ExitStack, options: argparse.Namespace, *, may_mount: bool
+) -> list[str]:
+    directory = parts.directory
+    with_clock = _PARTS if clocks.missing() is None else ()
+    clock_of = {part: Clock(directory / f"clock-{part}") for part in with_clock}
     disks = {}
     if may_mount:
         disks["the state directory of an agent"] = SmallDisk(directory / "host1" / "state", 1)
@@ -157,23 +139,17 @@ def _run(
             fleet, rng, longest=options.longest, rounds=options.rounds, clocks=clock_of, disks=disks
         )
 
-    published = options.published
-    fleet = Fleet(directory, database, broker, published=published, environment=environment)
+    fleet = Fleet(*parts, published=options.published, environment=environment)
     begun = time.monotonic()
-    try:
-        with fleet.running(options.hosts, options.schedulers):
-            outcome, made = run(
-                fleet,
-                options.claims,
-                at_once=options.at_once,
-                seed=options.seed,
-                make_trouble=Trouble if options.kills else trouble,
-            )
-            wrong = reckon(fleet, outcome)
-    except BaseException:
-        for log in sorted(directory.glob("*.log")) + sorted(directory.glob("*/*.log")):
-            sys.stdout.write(f"== {log}\n{log.read_text(errors='replace')[-3000:]}\n")
-        raise
+    with fleet.running(options.hosts, options.schedulers):
+        outcome, made = run(
+            fleet,
+            options.claims,
+            at_once=options.at_once,
+            seed=options.seed,
+            make_trouble=Trouble if options.kills else trouble,
+        )
+        wrong = reckon(fleet, outcome)
     seconds = time.monotonic() - begun
     sys.stdout.write(f"{outcome}, in {seconds:.0f} s\n")
     sys.stdout.write("".join(f"  fault: {what}\n" for what in made.happened))
