@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.request.extra_specs import is_for_placement
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.filters.compute import IoOpsFilter, NumInstancesFilter
+from compute_agent.scheduler.filters.compute import IoOpsFilter, LimitFilter, NumInstancesFilter
 from compute_agent.scheduler.filters.facts import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
@@ -74,20 +74,23 @@ class AggregateTypeAffinityFilter(HostFilter):
         return not types or spec.flavor.name in types
 
 
-class AggregateNumInstancesFilter(NumInstancesFilter):
+class _SmallestLimit(LimitFilter):
+    """A limit of which aggregates may have smaller ones, in metadata of its name."""
+
+    def limit(self, host: HostState) -> int:
+        """Return the smallest limit of the host."""
+        # one that nothing reaches is a limit too
+        limits = (whole_number(value, sys.maxsize) for value in host.metadata(self.option))
+        numbers = (number for number in limits if number is not None)
+        return min(numbers, default=super().limit(host))
+
+
+class AggregateNumInstancesFilter(_SmallestLimit, NumInstancesFilter):
     """NumInstancesFilter with the smallest `max_instances_per_host` of the aggregates."""
 
-    def limit(self, host: HostState) -> int:
-        """Return the number of instances the host may have."""
-        return _smallest(host, "max_instances_per_host", super().limit(host))
 
-
-class AggregateIoOpsFilter(IoOpsFilter):
+class AggregateIoOpsFilter(_SmallestLimit, IoOpsFilter):
     """IoOpsFilter with the smallest `max_io_ops_per_host` of the aggregates."""
-
-    def limit(self, host: HostState) -> int:
-        """Return the number of operations the host may have under way."""
-        return _smallest(host, "max_io_ops_per_host", super().limit(host))
 
 
 def _aggregate_keys(spec: RequestSpec) -> Iterator[tuple[str, str]]:
@@ -108,9 +111,3 @@ def _values(host: HostState, key: str) -> frozenset[str]:
 
 def _split(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")]
-
-
-def _smallest(host: HostState, key: str, default: int) -> int:
-    # a limit that nothing reaches is a limit too
-    numbers = (whole_number(value, sys.maxsize) for value in host.metadata(key))
-    return min((number for number in numbers if number is not None), default=default)

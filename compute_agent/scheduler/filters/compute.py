@@ -193,43 +193,42 @@ class IsolatedHostsFilter(HostFilter):
         return image_isolated == host_isolated
 
 
-class NumInstancesFilter(HostFilter):
-    """At most `max_instances_per_host` instances; a host that announces no number passes."""
+class LimitFilter(HostFilter):
+    """At most so many of something that hosts announce; one that announces no number passes.
+
+    `option`: the limit; `counted`: the field of an announcement; `what`: the same in words.
+    """
+
+    option = ""
+    counted = ""
+    what = ""
 
     def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
-        """Return whether the host may have one more instance."""
-        return _instances(host) < self.limit(host)
+        """Return whether the host may have one more."""
+        return self._count(host) < self.limit(host)
 
     def reason(self, host: HostState, _spec: RequestSpec) -> str:
-        """Return how many instances the host has."""
-        return f"has {_instances(host)} of at most {self.limit(host)} instances"
+        """Return how many the host has."""
+        return f"has {self._count(host)} of at most {self.limit(host)} {self.what}"
 
     def limit(self, _host: HostState) -> int:
-        """Return the number of instances the host may have."""
-        return self.options.max_instances_per_host
+        """Return how many the host may have."""
+        return int(getattr(self.options, self.option))
+
+    def _count(self, host: HostState) -> int:
+        return (getattr(host.announcement, self.counted, None) or 0) + host.claimed_here
 
 
-class IoOpsFilter(HostFilter):
+class NumInstancesFilter(LimitFilter):
+    """At most `max_instances_per_host` instances."""
+
+    option = "max_instances_per_host"
+    counted = what = "instances"
+
+
+class IoOpsFilter(LimitFilter):
     """At most `max_io_ops_per_host` builds, resizes and migrations under way."""
 
-    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
-        """Return whether the host may begin one more."""
-        return _busy(host) < self.limit(host)
-
-    def reason(self, host: HostState, _spec: RequestSpec) -> str:
-        """Return how many operations the host has under way."""
-        return f"has {_busy(host)} of at most {self.limit(host)} operations under way"
-
-    def limit(self, _host: HostState) -> int:
-        """Return the number of operations the host may have under way."""
-        return self.options.max_io_ops_per_host
-
-
-def _instances(host: HostState) -> int:
-    announcement = host.announcement
-    return ((announcement.instances if announcement else None) or 0) + host.claimed_here
-
-
-def _busy(host: HostState) -> int:
-    announcement = host.announcement
-    return (announcement.io_ops if announcement else 0) + host.claimed_here
+    option = "max_io_ops_per_host"
+    counted = "io_ops"
+    what = "operations under way"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -58,38 +58,33 @@ class Aggregates:
 
     def where(self, key: str, value: str) -> frozenset[str]:
         """Return the uuids of the aggregates whose metadata `key` is `value`."""
-        return frozenset(
-            aggregate.uuid for aggregate in self.all if aggregate.metadata.get(key) == value
-        )
+        return self._with(lambda metadata: metadata.get(key) == value)
 
     def with_key(self, key: str) -> frozenset[str]:
         """Return the uuids of the aggregates whose metadata has a key."""
-        return frozenset(aggregate.uuid for aggregate in self.all if key in aggregate.metadata)
+        return self._with(lambda metadata: key in metadata)
 
     def of_tenant(self, project_id: str) -> frozenset[str]:
         """Return the uuids of the aggregates that some `filter_tenant_id*` gives to a project."""
-        return frozenset(
-            aggregate.uuid
-            for aggregate in self.all
-            if any(
+        return self._with(
+            lambda metadata: any(
                 key.startswith("filter_tenant_id") and value == project_id
-                for key, value in aggregate.metadata.items()
+                for key, value in metadata.items()
             )
         )
 
     def requiring_traits_beyond(self, traits: Iterable[str]) -> frozenset[str]:
         """Return the uuids of the aggregates that ask for a trait that is not among `traits`."""
-        asked_traits = set(traits)
-        return frozenset(
-            aggregate.uuid
-            for aggregate in self.all
-            if any(
-                key.startswith("trait:")
-                and value == "required"
-                and key.removeprefix("trait:") not in asked_traits
-                for key, value in aggregate.metadata.items()
+        asked_keys = {f"trait:{trait}" for trait in traits}
+        return self._with(
+            lambda metadata: any(
+                key.startswith("trait:") and value == "required" and key not in asked_keys
+                for key, value in metadata.items()
             )
         )
+
+    def _with(self, is_wanted: Callable[[Mapping[str, str]], bool]) -> frozenset[str]:
+        return frozenset(entry.uuid for entry in self.all if is_wanted(entry.metadata))
 
 
 def load(path: str) -> Aggregates:

@@ -121,28 +121,25 @@ class ServerGroupSoftAffinityWeigher(HostWeigher):
     """Policy `soft-affinity`: hosts with many members of the group."""
 
     option = "soft_affinity"
+    policy = "soft-affinity"
+    sign = 1.0
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether the request is for a group of this policy."""
-        return spec.group_of("soft-affinity") is not None
+        return spec.group_of(self.policy) is not None
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return the number of members here."""
-        return float(_members(host, spec))
+        """Return the number of members here, negative where few are wanted."""
+        group = spec.instance_group
+        return 0.0 if group is None else self.sign * host.member_count(group, spec)
 
 
-class ServerGroupSoftAntiAffinityWeigher(HostWeigher):
+class ServerGroupSoftAntiAffinityWeigher(ServerGroupSoftAffinityWeigher):
     """Policy `soft-anti-affinity`: hosts with few members of the group."""
 
     option = "soft_anti_affinity"
-
-    def concerns(self, spec: RequestSpec) -> bool:
-        """Return whether the request is for a group of this policy."""
-        return spec.group_of("soft-anti-affinity") is not None
-
-    def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return the negative number of members here."""
-        return -float(_members(host, spec))
+    policy = "soft-anti-affinity"
+    sign = -1.0
 
 
 class BuildFailureWeigher(HostWeigher):
@@ -232,11 +229,6 @@ class LeavesWholeWeigher(HostWeigher):
                 default=0,
             )
         )
-
-
-def _members(host: HostState, spec: RequestSpec) -> int:
-    group = spec.instance_group
-    return 0 if group is None else host.member_count(group, spec)
 
 
 def _has_parts(host: HostState) -> bool:
