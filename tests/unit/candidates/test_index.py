@@ -120,8 +120,8 @@ def test_a_renamed_class_is_known_by_its_new_name() -> None:
 def test_an_amount_beyond_32_bits_fits_nowhere() -> None:
     huge = [Provider("host", None, {"VCPU": Inventory(2**31 - 1, ratio=1e30)})]
     view = writer_of(huge).index.classes[0]
-    assert len(view.slots_fitting(2**31 - 1)) == 1
-    assert len(view.slots_fitting(2**31)) == 0
+    assert view.fits(2**31 - 1).tolist() == [True]
+    assert view.fits(2**31).tolist() == [False]
 
 
 def test_what_no_tree_uses_any_more_goes_with_the_dead_slots(
