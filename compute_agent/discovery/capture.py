@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Final, Literal
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from compute_agent.discovery import storage
@@ -34,8 +34,9 @@ from compute_agent.discovery.sysfs.cpus import ARCH, kernel_arch
 from compute_agent.discovery.sysfs.memory import GPUS
 from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, Machine, read_file
 from compute_agent.discovery.topology import HOSTNAME, Discovery, GpuSource
+from compute_agent.programs.decoding import decode
 
-FORMAT = 1
+FORMAT: Final = 1
 DESCRIPTION = "capture.json"
 
 SYS_TREES = (
@@ -83,6 +84,21 @@ SKIPPED_STARTS = ("resource", "host", "ata", "usb", "nvme", "wakeup", "memory", 
 FILE_LIMIT = 32768
 
 
+class Description(Struct, frozen=True):
+    """What of a machine is in neither tree, and what could not be read. Other keys are passed over.
+
+    :param unreadable: files with the reason, and why the disk or persistent memory is not known.
+    """
+
+    format: Literal[1]
+    hostname: str | None = None
+    disk: DiskStore | None = None
+    nvml: tuple[NvmlGpu, ...] = ()
+    pmem: tuple[PmemNamespace, ...] | None = None
+    unreadable: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 def capture(
     directory: Path,
     *,
@@ -118,16 +134,16 @@ def capture(
     reading = gpu_source.read() if gpu_source else None
     found_disk, reason = measure(disk_source) if disk_source else (None, None)
     namespaces, pmem_fault = storage.list_namespaces() if with_pmem else (None, None)
-    description = {
-        "format": FORMAT,
-        "hostname": hostname,
-        "disk": to_builtins(found_disk),
-        "nvml": to_builtins(reading.gpus) if reading else [],
-        "pmem": to_builtins(namespaces),
-        "unreadable": [*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))],
-        "warnings": list(reading.warnings) if reading else [],
-    }
-    text = json.dumps(description, indent=1, sort_keys=True)
+    description = Description(
+        FORMAT,
+        hostname,
+        found_disk,
+        reading.gpus if reading else (),
+        namespaces,
+        (*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))),
+        tuple(reading.warnings) if reading else (),
+    )
+    text = json.dumps(to_builtins(description), indent=1, sort_keys=True)
     (directory / DESCRIPTION).write_text(text + "\n")
     return directory
 
@@ -147,21 +163,11 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
     :param with_nvml: with what NVML reported of its GPUs.
     :raises DiscoveryError: (FactUnreadable, FactMalformed) `directory` is not a whole capture.
     """
-    description = _read_description(directory)
-    try:
-        disk = convert(description.get("disk"), DiskStore | None)
-        namespaces = convert(description.get("pmem"), tuple[PmemNamespace, ...] | None)
-    except ValueError as error:
-        shown = {name: description.get(name) for name in ("disk", "pmem")}
-        expectation = f"disk with path and size_bytes, pmem with namespaces ({error})"
-        raise FactMalformed(str(directory / DESCRIPTION), repr(shown), expectation) from error
-    source = None
-    if with_nvml:
-        recorded = description.get("nvml", [])
-        source = RecordedGpus(gpus_from_json(recorded, str(directory / DESCRIPTION)))
+    description = read_description(directory)
+    source = RecordedGpus(description.nvml) if with_nvml else None
     discovery = Discovery(str(directory / "sys"), str(directory / "proc"), gpu_source=source)
-    topology = discovery.discover(hostname=hostname or description.get("hostname"))
-    return replace(topology, disk=disk, pmem=namespaces)
+    topology = discovery.discover(hostname=hostname or description.hostname)
+    return replace(topology, disk=description.disk, pmem=description.pmem)
 
 
 class _Copy:
@@ -225,17 +231,23 @@ def _is_ethernet(directory: str) -> bool:
         return False
 
 
-def _read_description(directory: Path) -> dict[str, Any]:
+def read_description(directory: Path) -> Description:
+    """Return the description of a captured machine.
+
+    :raises DiscoveryError: (FactUnreadable, FactMalformed) `directory` is not a whole capture.
+    """
     path = directory / DESCRIPTION
     try:
-        description = json.loads(path.read_text())
+        content = path.read_bytes()
     except OSError as error:
         raise FactUnreadable(str(path), error) from error
-    except ValueError as error:
-        raise FactMalformed(str(path), str(error), "JSON") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise FactMalformed(str(path), repr(description), f"an object with format {FORMAT}")
-    return description
+    try:
+        description = decode(content, Description)
+        gpus = [replace(gpu, address=pci_address(gpu.address)) for gpu in description.nvml]
+    except (ValueError, RecursionError) as error:
+        expectation = f"the description of a capture ({error})"
+        raise FactMalformed(str(path), content.decode(errors="replace"), expectation) from error
+    return replace(description, nvml=tuple(sorted(gpus, key=lambda gpu: gpu.address)))
 
 
 class RecordedGpus(Struct, frozen=True):
@@ -245,20 +257,3 @@ class RecordedGpus(Struct, frozen=True):
 
     def read(self) -> NvmlReading:
         return NvmlReading(self.gpus)
-
-
-def gpus_from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
-    """Return GPUs from plain objects.
-
-    Fields left out are unknown, those of other releases are passed over.
-
-    Raises FactMalformed, naming `path`, for anything else.
-    """
-    try:
-        gpus = [
-            replace(gpu, address=pci_address(gpu.address))
-            for gpu in convert(objects, tuple[NvmlGpu, ...])
-        ]
-    except ValueError as error:
-        raise FactMalformed(path, repr(objects), f"a list of GPUs ({error})") from error
-    return tuple(sorted(gpus, key=lambda gpu: gpu.address))

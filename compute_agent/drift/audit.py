@@ -19,13 +19,17 @@ from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
+from compute_agent.placement.allocations.allocations import (
+    INSTANCE,
+    MIGRATION,
+    ConsumerNature,
+)
 from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.report.usage import holders_in_tree
 
 if TYPE_CHECKING:
     from compute_agent.claims.book import ClaimBook
     from compute_agent.claims.comparison import Holders
-    from compute_agent.placement.allocations.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
@@ -36,7 +40,7 @@ ORPHANED = "orphaned"
 MISSING = "missing"
 DIFFERING = "differing"
 
-SUSPECTED_TYPES = frozenset({"INSTANCE", "MIGRATION", None})
+SUSPECTED_TYPES = frozenset({INSTANCE, MIGRATION, None})
 """Types of consumers of hosts; None: placement does not report it. Others are not ours."""
 
 

@@ -9,12 +9,10 @@ from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.drift.instances.instance import InstanceSource, Listing
+from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.placement.provider_directory import ProviderDirectory
 from compute_agent.programs.printable import first_of
-
-INSTANCE = "INSTANCE"
-MIGRATION = "MIGRATION"
 
 
 class Verdict(Enum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
@@ -31,7 +31,7 @@ from compute_agent.placement.transports.transport import (
     clock_fault,
     version_text,
 )
-from compute_agent.programs.disk_space import Space, space_of
+from compute_agent.programs.disk_space import space_of
 from compute_agent.report.steps import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.layout import lay_out
@@ -314,13 +314,6 @@ def _subject_of(error: errors.ComputeAgentError) -> str:
     return next((name for kind, name in subjects if isinstance(error, kind)), "driver")
 
 
-_LEVELS: Final = {
-    Space.ENOUGH: Level.FINE,
-    Space.LITTLE: Level.WARNING,
-    Space.NONE: Level.ERROR,
-}
-
-
 def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     """Check the state directory, the scheduler's journal, the log and temporary files."""
     uses = [
@@ -339,4 +332,4 @@ def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
         if (device := place.stat().st_dev) not in seen_devices:
             seen_devices.add(device)
             space, text = space_of(place, f"{directory} ({use})")
-            yield Diagnosis(_LEVELS[space], "disk", text)
+            yield Diagnosis(Level(space), "disk", text)

@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.drift.orphans import MIGRATION
-from compute_agent.placement.allocations.allocations import UNTYPED
+from compute_agent.placement.allocations.allocations import MIGRATION, UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts, by_class
 from compute_agent.placement.answers import AllocationRequest, Explanation, Summary, traits_of
 from compute_agent.placement.candidates import after_moves

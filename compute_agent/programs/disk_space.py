@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +12,12 @@ _LEAST_INODES: Final = 1000
 """Below these a disk is soon full: logs and caches grow by more in a day."""
 
 
-class Space(Enum):
-    """How much of a disk is free."""
+class Space(IntEnum):
+    """How much of a disk is free, as the severity of a check: 0 fine, 1 a warning, 2 an error."""
 
-    ENOUGH = "enough"
-    LITTLE = "little"
-    NONE = "none"
+    ENOUGH = 0
+    LITTLE = 1
+    NONE = 2
 
 
 def space_of(place: Path, what: str) -> tuple[Space, str]:

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import to_builtins
+
 from compute_agent.programs.exit_status import Exit
 from compute_agent.request.errors import SchedulerError
 from compute_agent.scheduler.outcomes import Causes, causes_of
@@ -43,7 +45,7 @@ class NoValidHost(SchedulerError):
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return reason and causes as plain JSON types."""
-        return {"reason": self.reason, "causes": self.causes.as_dict()}
+        return {"reason": self.reason, "causes": to_builtins(self.causes)}
 
 
 class UnknownName(Exception):

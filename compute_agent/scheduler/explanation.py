@@ -15,7 +15,7 @@ from itertools import dropwhile
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from compute_agent.errors import PlacementError
@@ -52,7 +52,7 @@ class ExplainedRequest(Struct, frozen=True):
             "fits": bool(self.hosts),
             "hosts": [host.name for host in self.hosts],
             "plan": list(self.plan),
-            "causes": self.causes.as_dict(),
+            "causes": to_builtins(self.causes),
         }
 
 

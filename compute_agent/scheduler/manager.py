@@ -56,11 +56,6 @@ class Selection(Struct, frozen=True):
     cell_uuid: str = NO_CELL
     limits: dict[str, Any] = {}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, under the names of the fields."""
-        document: dict[str, Any] = to_builtins(self)
-        return document
-
 
 def selection_of(host: HostState, candidate: Candidate, microversion: Microversion) -> Selection:
     """Return the selection of a candidate on its host."""
@@ -166,7 +161,7 @@ class Scheduler:
                     errand,
                     ", ".join(instance_uuids),
                     reason,
-                    causes.as_dict(),
+                    to_builtins(causes),
                 )
                 raise NoValidHost(reason, causes) from error
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
-
-Part = TypeVar("Part")
 
 SHOWN_HOSTS = 20
 """Names of hosts kept per filter; the number left is always there."""
@@ -92,11 +90,6 @@ class Causes(Struct, frozen=True):
         """Return these causes with those of one more filter, if it rejected any host."""
         return self if cause is None else replace(self, filters=(*self.filters, cause))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        document: dict[str, Any] = to_builtins(self)
-        return document
-
     def sentence(self) -> str:
         """Say in one or two sentences where the hosts went."""
         candidates = sum(query.candidates for query in self.queries)
@@ -140,29 +133,17 @@ class Causes(Struct, frozen=True):
 
 
 def causes_of(body: Mapping[str, Any]) -> Causes:
-    """Return the causes that `Causes.as_dict` wrote down, as a scheduler on the bus sends them.
+    """Return the causes that were written down, as a scheduler on the bus sends them.
 
-    :raises TypeError: a key is missing, or unknown.
+    Keys that are not known here are left out: that scheduler may be of a newer version.
+
+    :raises TypeError: a key is missing, or has a value of another type.
     """
-    filters = [
-        {
-            **cause,
-            "names_left": tuple(cause["names_left"]),
-            "rejected": _parts(RejectedHost, cause["rejected"]),
-        }
-        for cause in body["filters"]
-    ]
-    parts = {
-        "queries": _parts(QueryCause, body["queries"]),
-        "filters": _parts(FilterCause, filters),
-        "claims_lost": _parts(LostClaim, body["claims_lost"]),
-        "notes": tuple(body["notes"]),
-    }
-    return Causes(**{**body, **parts})
-
-
-def _parts(kind: type[Part], bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
-    return tuple(kind(**body) for body in bodies)
+    try:
+        return convert(body, Causes)
+    except ValidationError as error:
+        # what the message bus expects of an error that cannot be made again
+        raise TypeError(str(error)) from error
 
 
 Outcome = Literal["won", "shortage", "race", "group", "consumer", "failed"]

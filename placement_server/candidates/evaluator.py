@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from placement_server.candidates.capacity import Capacity, capacity
 from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.closest.relaxations import Trials
-from placement_server.candidates.errors import OutOfTime, SearchGaveUp
+from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.fragmentation import (
     Amounts,
@@ -22,7 +21,7 @@ from placement_server.candidates.fragmentation import (
 )
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits import Account, SearchEffort
+from placement_server.candidates.limits import Account, Deadline, SearchEffort
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer
@@ -51,7 +50,7 @@ class SearchOptions(Struct, frozen=True):
 class QueryEvaluator(Struct, frozen=True):
     """Answers queries from one index.
 
-    :param seconds: how long each may take.
+    :param deadline: of the request that asks.
     :param account: counts what is held.
     :param effort: of the request that asks.
     """
@@ -59,7 +58,7 @@ class QueryEvaluator(Struct, frozen=True):
     index: Index
     options: SearchOptions
     summaries: SummaryCache
-    seconds: float
+    deadline: Deadline
     account: Account
     effort: SearchEffort
 
@@ -69,9 +68,10 @@ class QueryEvaluator(Struct, frozen=True):
         search = Search(
             query,
             index,
-            SearchLimits(query.limit, options.max_candidates, options.breadth_first, self.seconds),
+            SearchLimits(query.limit, options.max_candidates, options.breadth_first),
             one_per_tree=microversion < (1, 29),
             shuffle=options.shuffle,
+            deadline=self.deadline,
             account=account,
             effort=self.effort,
         )
@@ -80,18 +80,24 @@ class QueryEvaluator(Struct, frozen=True):
 
     def capacity(self, query: CandidateQuery) -> Capacity:
         """Return how many further claims would succeed."""
-        limits = SearchLimits(seconds=self.seconds)
-        return capacity(Search(query, self.index, limits, account=self.account, effort=self.effort))
+        return capacity(
+            Search(
+                query,
+                self.index,
+                deadline=self.deadline,
+                account=self.account,
+                effort=self.effort,
+            )
+        )
 
     def fragmentation(self, shapes: Sequence[Amounts], members: RequestGroup) -> Fragmentation:
         """Return what is free of each class, and how many claims of some shapes fit."""
-        ends_at = time.monotonic() + self.seconds
         counts = []
         for amounts in shapes:
             query = CandidateQuery((replace(members, resources=tuple(amounts.items())),))
             # What one count held has been dropped when the next begins.
             held_bytes = self.account.held_bytes
-            counts.append(replace(self, seconds=ends_at - time.monotonic()).capacity(query))
+            counts.append(self.capacity(query))
             self.account.settle(held_bytes)
         return fragmentation(shapes, members, self.index, self.account), counts
 
@@ -104,7 +110,7 @@ class QueryEvaluator(Struct, frozen=True):
         """
         sets = SETS if query.limit is None else query.limit
         one_per_tree = microversion < (1, 29)
-        trials = Trials(self.index, self.seconds, one_per_tree, self.account, self.effort)
+        trials = Trials(self.index, self.deadline, one_per_tree, self.account, self.effort)
         return explain(query, trials, sets if closest else 0)
 
 
@@ -136,7 +142,7 @@ class SupposedFleet:
         self.account = account
         self._options = options
         self._effort = effort
-        self._ends_at = time.monotonic() + options.deadline
+        self._deadline = Deadline(options.deadline)
         trees.make_all(suppositions, self._look)
         self._index = trees.index()
         self._summaries = summaries.for_copy(self._index, trees.origin)
@@ -167,9 +173,8 @@ class SupposedFleet:
         """Answer a question; afterwards no more is counted than before."""
         held_bytes = self.account.held_bytes
         try:
-            seconds, account = self._seconds_left(), self.account
-            parts = self._index, self._options, self._summaries, seconds, account, self._effort
-            return ask(QueryEvaluator(*parts))
+            limits = self._deadline, self.account, self._effort
+            return ask(QueryEvaluator(self._index, self._options, self._summaries, *limits))
         except SearchGaveUp as error:
             # The frames it comes from hold what was found, for as long as the error is around.
             error.__traceback__ = None
@@ -179,10 +184,4 @@ class SupposedFleet:
 
     def _look(self) -> None:
         """Give up when it is time to; wait for a place when this is heavy."""
-        seconds = self._seconds_left()
-        if not seconds:
-            raise OutOfTime(self._options.deadline, 0)
-        self._effort.look(seconds)
-
-    def _seconds_left(self) -> float:
-        return max(0.0, self._ends_at - time.monotonic())
+        self._effort.look(self._deadline.require_left())

@@ -1,4 +1,4 @@
-"""Limits of what the searches of one worker process may take: memory, and processor time.
+"""Limits of what the searches of one worker process may take: memory, processor time, and time.
 
 Each search has an `Account` that its parts charge for what they keep, by estimate (see `sizes`).
 The index is not counted, and neither is what a single step needs for a moment.
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from placement_server.candidates.errors import (
+    OutOfTime,
     SearchGaveUp,
     TooManyHeavySearches,
     TooMuchMemory,
@@ -148,6 +149,37 @@ class Account:
 
     def __del__(self) -> None:
         self.close()
+
+
+class Deadline:
+    """The time that all searches of one request have together, which begins now.
+
+    :param seconds: after which they give up.
+    :param clock: monotonic seconds, for all processes of the machine.
+    """
+
+    __slots__ = ("_clock", "_ends_at", "seconds")
+
+    def __init__(
+        self, seconds: float = float("inf"), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._ends_at = clock() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left, negative when it is over."""
+        return self._ends_at - self._clock()
+
+    def require_left(self) -> float:
+        """Return the seconds that are left.
+
+        :raises OutOfTime: it is over, and nothing was found.
+        """
+        seconds = self.left()
+        if seconds < 0:
+            raise OutOfTime(self.seconds, 0)
+        return seconds
 
 
 # While heavy searches run, other threads get the interpreter after this many seconds instead of

@@ -5,7 +5,6 @@ template to be filled in. Those of one tree (a host with many ways to serve a re
 put together from the texts of their items, many at a time.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 from operator import getitem, itemgetter
@@ -279,10 +278,10 @@ class Renderer:
 
     def _part(self, items: Sequence[int]) -> str:
         """Return the member of the allocations for one provider, its uuid left open."""
-        sums: Counter[int] = Counter()
+        sums: dict[int, int] = {}
         for item in items:
             for class_id, amount in self.plan.items[item].amounts:
-                sums[class_id] += amount
+                sums[class_id] = sums.get(class_id, 0) + amount
         names = self.index.names.class_names
         resources = ",".join([f'"{names[number]}":{amount}' for number, amount in sums.items()])
         if self.microversion >= (1, 12):

@@ -18,7 +18,13 @@ from placement_server.candidates.explain import Explanation
 from placement_server.candidates.fragmentation import Amounts
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits import Account, HeavySearches, SearchEffort, SearchMemory
+from placement_server.candidates.limits import (
+    Account,
+    Deadline,
+    HeavySearches,
+    SearchEffort,
+    SearchMemory,
+)
 from placement_server.candidates.make_room.process import RoomProcesses
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
@@ -216,11 +222,9 @@ class CandidateService:
         # Loading the index does not count as effort of the search.
         index, options = self.follower.index(), self._options
         account, effort = Account(self._memory), SearchEffort(self._heavy, on_heavy)
-        seconds = options.deadline
+        limits = Deadline(options.deadline), account, effort
         try:
-            return ask(
-                QueryEvaluator(index, options, self._summaries, seconds, account, effort)
-            ), account
+            return ask(QueryEvaluator(index, options, self._summaries, *limits)), account
         except BaseException as error:
             if isinstance(error, CandidatesError):
                 # The frames it comes from hold what was found, for as long as the error is around.

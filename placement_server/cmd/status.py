@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files, log_lines
 from compute_agent.programs.arguments import arguments
-from compute_agent.programs.disk_space import Space, space_of
+from compute_agent.programs.disk_space import space_of
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
@@ -55,11 +55,6 @@ class Code(IntEnum):
 
 Finding = tuple[Code, str | None]
 _FINE: Final = (Code.SUCCESS, None)
-_CODES: Final = {
-    Space.ENOUGH: Code.SUCCESS,
-    Space.LITTLE: Code.WARNING,
-    Space.NONE: Code.FAILURE,
-}
 
 
 class DatabaseAway(StoreError):
@@ -197,7 +192,7 @@ def _disk(tx: ReadTransaction) -> Finding:
     if (directory := data_directory(tx.connection)) is not None:
         with contextlib.suppress(OSError):  # of a container, or not open to this user
             space, text = space_of(directory, str(directory))
-            return _CODES[space], f"{text}."
+            return Code(space), f"{text}."
     return Code.SUCCESS, "It is not seen from here. Look at it where the database runs."
 
 

@@ -19,6 +19,7 @@ from oslo_middleware.healthcheck import pluginbase
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.metrics import metrics
 from placement_server.metrics.inventories import InventoryCollector
+from placement_server.middleware.observation import ANSWERS
 from placement_server.store.errors import StoreError
 from placement_server.store.probe import DatabaseProbe
 from placement_server.store.store import Store
@@ -142,6 +143,7 @@ def wrap(
         metrics.observe_pools(store)
 
         def scrape(_environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            ANSWERS.record_all()
             body = metrics.exposition(inventories)
             length = ("content-length", str(len(body)))
             start_response("200 OK", [("content-type", metrics.CONTENT_TYPE), length])

@@ -7,8 +7,10 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from multiprocessing import util
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oslo_context import context
 from prometheus_client import Counter, Histogram
@@ -21,6 +23,7 @@ from placement_server.api.request import (
     global_request_id,
     shown_uri,
 )
+from placement_server.api.response import Headers
 from placement_server.metrics import metrics
 
 if TYPE_CHECKING:
@@ -36,14 +39,11 @@ _LINE: Final = '%s "%s %s" status: %s len: %s microversion: %s'
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 """All other methods, which a client may make up, are one in the metrics."""
 
+_DELAY: Final = 0.02
+"""Seconds that an answer waits for others which are logged with it."""
 
-# As many as there are series: to look them up takes longer than to count.
-@functools.cache
-def _series(method: str, route: str, status: str) -> tuple[Counter, Histogram]:
-    return (
-        metrics.REQUESTS.labels(method, route, status),
-        metrics.REQUEST_SECONDS.labels(method, route),
-    )
+_MOST_ANSWERS: Final = 10_000
+"""Answers that may wait; where the log takes no more, requests wait for it."""
 
 
 class Observation:
@@ -69,12 +69,11 @@ class Observation:
         )
         if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
-        _Context(request_id, global_request_id(environ))
-        status, headers = "", []
+        log_context = _Context(request_id, global_request_id(environ))
+        status = ""
+        headers: Headers = []
 
-        def start_and_record(
-            new_status: str, new_headers: list[tuple[str, str]], exc_info: Any = None
-        ) -> Any:
+        def start_and_record(new_status: str, new_headers: Headers, exc_info: Any = None) -> Any:
             nonlocal status, headers
             status, headers = new_status, [*new_headers, ("x-openstack-request-id", request_id)]
             return start_response(status, headers, exc_info)
@@ -92,14 +91,20 @@ class Observation:
             )
             start_and_record(new_status, new_headers)
             chunks = [body]
-        method = environ["REQUEST_METHOD"]
-        requests, request_seconds = _series(
-            method if method in _METHODS else "other", environ.get(ROUTE_KEY, "none"), status[:3]
+        ANSWERS.add(
+            _Answer(
+                log_context,
+                environ.get("REMOTE_ADDR", "-"),
+                environ["REQUEST_METHOD"],
+                shown_uri(environ),
+                environ.get(ROUTE_KEY, "none"),
+                environ.get(VERSION_KEY, "-"),
+                status[:3],
+                headers,
+                time.perf_counter() - start,
+                time.time(),
+            )
         )
-        requests.inc()
-        request_seconds.observe(time.perf_counter() - start)
-        if REQUEST_LOG.isEnabledFor(logging.INFO):
-            _log(environ, status, headers)
         return chunks
 
 
@@ -136,53 +141,107 @@ class _LooseContext(context.RequestContext):  # type: ignore[misc]
 _LOGGING_VALUES: Final = _LooseContext().get_logging_values()
 
 
-def _new_record(arguments: tuple[object, ...]) -> logging.LogRecord:
-    # without the search for the caller
-    return REQUEST_LOG.makeRecord(
-        REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, arguments, None
+class _Answer(NamedTuple):
+    """What the log and the metrics show of a request that was answered."""
+
+    log_context: _Context
+    client: str
+    method: str
+    uri: str
+    route: str
+    version: str
+    status: str
+    headers: Headers
+    seconds: float
+    answered_at: float
+
+
+class Answers:
+    """Answers that wait to be logged and counted, by a thread that takes all of a moment at a time.
+
+    Beside each request, on caches that its database has cooled, its line and its numbers take three
+    times as long. To wake the thread for one answer alone would take longer still.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._answers: deque[_Answer] = deque()
+        self._last_answer = 0.0
+        self._are_any = threading.Event()
+        self._recording = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, answer: _Answer) -> None:
+        """Leave an answer to the thread, unless it is the only one for the moment."""
+        is_alone = answer.answered_at - self._last_answer > _DELAY
+        self._last_answer = answer.answered_at
+        self._answers.append(answer)
+        if is_alone or len(self._answers) > _MOST_ANSWERS:
+            self.record_all()
+        elif not self._are_any.is_set():
+            if self._thread is None or not self._thread.is_alive():
+                self._start_thread()
+            self._are_any.set()
+
+    def record_all(self) -> None:
+        """Log and count what waits, now."""
+        with self._recording:
+            while self._answers:
+                _record(self._answers.popleft())
+
+    def _start_thread(self) -> None:
+        with self._recording:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="request-log", daemon=True)
+                self._thread.start()
+                # at the end of a process, also of a worker of `placement-server serve`
+                util.Finalize(None, self.record_all, exitpriority=0)
+
+    def _run(self) -> None:
+        while self._are_any.wait():
+            time.sleep(_DELAY)
+            self._are_any.clear()
+            self.record_all()
+
+
+ANSWERS: Final = Answers()
+
+
+# As many as there are series: to look them up takes longer than to count.
+@functools.cache
+def _series(method: str, route: str, status: str) -> tuple[Counter, Histogram]:
+    return (
+        metrics.REQUESTS.labels(method, route, status),
+        metrics.REQUEST_SECONDS.labels(method, route),
     )
 
 
-class _LikeRecord(threading.local):
-    """A record of the request log, as all of one thread are but for its time and its arguments."""
+def _record(answer: _Answer) -> None:
+    method = answer.method if answer.method in _METHODS else "other"
+    requests, request_seconds = _series(method, answer.route, answer.status)
+    requests.inc()
+    request_seconds.observe(answer.seconds)
+    if REQUEST_LOG.isEnabledFor(logging.INFO):
+        _log(answer)
 
-    def __init__(self) -> None:
-        self.attributes = vars(_new_record(()))
 
-
-_LIKE_RECORD: Final = _LikeRecord()
-
-
-def _log(environ: errors.Environ, status: str, headers: list[tuple[str, str]]) -> None:
+def _log(answer: _Answer) -> None:
     length = "-"
     # it is among the last
-    for name, value in reversed(headers):
+    for name, value in reversed(answer.headers):
         if name.lower() == "content-length":
             length = value
             break
-    arguments = (
-        environ.get("REMOTE_ADDR", "-"),
-        environ["REQUEST_METHOD"],
-        shown_uri(environ),
-        status[:3],
-        length,
-        environ.get(VERSION_KEY, "-"),
+    values = (answer.client, answer.method, answer.uri, answer.status, length, answer.version)
+    answer.log_context.update_store()
+    # without the search for the caller
+    record = REQUEST_LOG.makeRecord(
+        REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, values, None
     )
-    REQUEST_LOG.handle(_record(arguments))
-
-
-def _record(arguments: tuple[object, ...]) -> logging.LogRecord:
-    if logging.getLogRecordFactory() is not logging.LogRecord:
-        # What others add, such as the trace of a request, is not the same for all of a thread.
-        return _new_record(arguments)
-    record, now = logging.LogRecord.__new__(logging.LogRecord), time.time()
-    like = _LIKE_RECORD.attributes
-    vars(record).update(
-        like,
-        created=now,
-        msecs=int(now % 1 * 1000) + 0.0,
-        relativeCreated=like["relativeCreated"] + (now - like["created"]) * 1000,
-        process=os.getpid(),
-        args=arguments,
-    )
-    return record
+    record.relativeCreated -= (record.created - answer.answered_at) * 1000
+    record.created = answer.answered_at
+    record.msecs = int(answer.answered_at % 1 * 1000) + 0.0
+    REQUEST_LOG.handle(record)

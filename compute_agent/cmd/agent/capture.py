@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.discovery import capture as captures
+from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
 from compute_agent.virt.settings import disk_source
@@ -63,9 +63,8 @@ def use(conf: cfg.ConfigOpts, directory: str) -> None:
     """
     source = Path(directory)
     try:
-        description = json.loads((source / captures.DESCRIPTION).read_bytes())
-        hostname = description["hostname"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        hostname = captures.read_description(source).hostname
+    except DiscoveryError as error:
         raise errors.InvalidConfiguration(
             f"{source} is not a capture of a machine: {error}. Name a directory that "
             "`compute-agent capture` wrote."

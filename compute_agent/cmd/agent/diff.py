@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
@@ -28,15 +29,11 @@ def diff(namespace: argparse.Namespace) -> int:
     :raises ComputeAgentError: one of the hosts cannot be read.
     """
     conf = logging_setup.quiet_configuration(namespace)
-    report = ReportClient(
-        KeystoneTransport.from_conf(conf),
-        use_extensions=conf.compute_agent.use_placement_extensions == "auto",
-    )
-    try:
+    extensions = conf.compute_agent.use_placement_extensions == "auto"
+    way = KeystoneTransport.from_conf(conf)
+    with closing(ReportClient(way, use_extensions=extensions)) as report:
         report.connect()
         trees = [host_tree(report, name) for name in (namespace.first, namespace.second)]
-    finally:
-        report.close()
     hosts = [tree.data(root) for root, tree in trees]
     members = [providers_of(tree, root) for root, tree in trees]
     found_differences = differences(*members)

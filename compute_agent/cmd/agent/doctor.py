@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -69,10 +70,8 @@ def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
         identity = isinstance(error, errors.InvalidNodeConfiguration)
         yield Diagnosis(Level.ERROR, "identity" if identity else "configuration", str(error))
         return
-    try:
+    with closing(parts):
         yield from examine(parts)
-    finally:
-        parts.close()
 
 
 def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:

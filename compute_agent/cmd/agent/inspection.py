@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -52,8 +53,7 @@ def show(namespace: argparse.Namespace) -> None:
             f"{', '.join(given_options)} cannot be combined with {everything}, which has all"
         )
     parts = _parts(namespace)
-    consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
-    try:
+    with closing(Consumers(KeystoneTransport.from_conf(parts.conf))) as consumers:
         print_trees(
             parts,
             namespace.node,
@@ -61,8 +61,6 @@ def show(namespace: argparse.Namespace) -> None:
             age_of=consumers.last_written,
             form=form_of(namespace, full=namespace.details),
         )
-    finally:
-        consumers.close()
 
 
 def _parts(namespace: argparse.Namespace) -> AgentParts:

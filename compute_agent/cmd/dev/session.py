@@ -34,7 +34,7 @@ from compute_agent.placement.allocations.amounts import of_record
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
-from compute_agent.programs.notices import NoticeSocket
+from compute_agent.programs.systemd import NoticeSocket
 from compute_agent.request import spec_reader
 from compute_agent.scheduler.life_cycle.life_cycle import Claim
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
@@ -74,13 +75,9 @@ def _announced_nodes(
     """Return the nodes by host; empty without a bus, where the only node has the host's name."""
     if not conf.transport_url or not hosts:
         return {}
-
-    agents = AgentsOnBus(conf)
-    try:
+    with closing(AgentsOnBus(conf)) as agents:
         bars.show("waiting for the agents to announce themselves")
         return agents.announced_hosts(hosts)
-    finally:
-        agents.close()
 
 
 def _print(result: SyncResult, namespace: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -30,23 +30,21 @@ def audit(namespace: argparse.Namespace) -> AuditExit:
     """Find orphans, and delete them if that is asked for."""
     conf = configuration(namespace)
     way = program.transport(namespace, conf)
-    with progress_bars() as bars, ExitStack() as closing:
-        source = listing_source(conf, closing, namespace.instances, bars.show)
+    with progress_bars() as bars, ExitStack() as stack:
+        source = listing_source(conf, stack, namespace.instances, bars.show)
         consumers = Consumers(
             way, connections=conf.compute_agent.placement_connections, progress=bars.update
         )
-        try:
-            result = Audit(
-                consumers,
-                source,
-                bars.wait,
-                delete=namespace.delete and not namespace.dry_run,
-                provider=namespace.resource_provider,
-                min_age=namespace.min_age,
-                host_age=namespace.host_age,
-            ).run()
-        finally:
-            consumers.close()
+        stack.enter_context(closing(consumers))
+        result = Audit(
+            consumers,
+            source,
+            bars.wait,
+            delete=namespace.delete and not namespace.dry_run,
+            provider=namespace.resource_provider,
+            min_age=namespace.min_age,
+            host_age=namespace.host_age,
+        ).run()
     show(namespace, _document(result, source.name), *_lines(result))
     for suspect in result.kept_orphans:
         print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)

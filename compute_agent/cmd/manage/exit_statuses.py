@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from compute_agent import errors
@@ -47,12 +48,6 @@ class HealExit(ExitStatus):
     ACCELERATORS = 8, "an instance needs accelerators, which cannot be healed"
     BAD_ARGUMENTS = 127, "bad arguments or configuration"
 
-    @staticmethod
-    def of(error: errors.ComputeAgentError) -> HealExit:
-        """Return the exit status of an error; none is free for the configuration."""
-        is_of_placement = isinstance(error, errors.PlacementError)
-        return HealExit.FAILED if is_of_placement else HealExit.BAD_ARGUMENTS
-
 
 class AuditExit(ExitStatus):
     """Exit status of `audit`. Orphans count for more than consumers that could not be judged."""
@@ -76,11 +71,10 @@ class SyncExit(ExitStatus):
     NO_PROVIDER = 6, "a node has no resource provider"
     BAD_ARGUMENTS = 127, "bad arguments or configuration"
 
-    @staticmethod
-    def of(error: errors.ComputeAgentError) -> SyncExit:
-        """Return the exit status of an error; none is free for the configuration."""
-        is_of_placement = isinstance(error, errors.PlacementError)
-        return SyncExit.UNEXPECTED_ANSWER if is_of_placement else SyncExit.BAD_ARGUMENTS
+
+def of_placement(status: ExitStatus) -> Callable[[errors.ComputeAgentError], int]:
+    """Return what gives errors of placement a status; none is free for the configuration."""
+    return lambda e: status if isinstance(e, errors.PlacementError) else Exit.BAD_ARGUMENTS
 
 
 MIGRATE_TABLE: Final = exit_table(statuses=[*MigrateExit, Exit.BAD_ARGUMENTS])

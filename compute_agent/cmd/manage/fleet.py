@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -162,10 +162,8 @@ def agents_on_bus(
         print(f"{error} Agents are known only by what placement heard of them.", file=sys.stderr)
         yield None
         return
-    try:
+    with closing(agents):
         yield agents
-    finally:
-        agents.close()
 
 
 def heard_agents(

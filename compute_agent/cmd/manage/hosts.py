@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -99,10 +100,8 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
     except errors.InvalidConfiguration as error:
         _print_unknown(str(error))
         return None
-    try:
+    with closing(agents):
         roots_of_host = agents.hosts([root])
-    finally:
-        agents.close()
     host = next((host for host, roots in roots_of_host.items() if root in roots), None)
     return None if host is None else f"agent {host} announces it on the message bus"
 

@@ -170,7 +170,7 @@ def _add_drift_commands(commands: Commands) -> None:
         description="If instances have no allocations, or too few, allocate what their flavor,\n"
         "image and ports need, on the host where they run. In Nova:\n"
         "nova-manage placement heal_allocations.",
-        exit_of=exit_statuses.HealExit.of,
+        exit_of=exit_statuses.of_placement(exit_statuses.HealExit.FAILED),
         epilog=exit_statuses.HEAL_TABLE,
     )
     add(
@@ -203,7 +203,7 @@ def _add_drift_commands(commands: Commands) -> None:
         "--prune  also remove hosts from aggregates that no longer list them",
         description="Put the root provider of each host into the aggregates of the host in\n"
         "placement, so that member_of finds it. In Nova: nova-manage placement sync_aggregates.",
-        exit_of=exit_statuses.SyncExit.of,
+        exit_of=exit_statuses.of_placement(exit_statuses.SyncExit.UNEXPECTED_ANSWER),
         epilog=exit_statuses.SYNC_TABLE,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from compute_agent.cmd import program
@@ -28,8 +29,7 @@ def list_holdings(namespace: argparse.Namespace) -> int:
             "either uuids of consumers, --host or --project",
         )
     conf = quiet_configuration(namespace)
-    reader = Consumers(program.transport(namespace, conf))
-    try:
+    with closing(Consumers(program.transport(namespace, conf))) as reader:
         holdings = HoldingsReader(reader)
         if namespace.project:
             return _show_project(namespace, holdings.of_project(namespace.project))
@@ -39,8 +39,6 @@ def list_holdings(namespace: argparse.Namespace) -> int:
             held_consumers = holdings.of_consumers(
                 uuid_text("CONSUMER", uuid) for uuid in namespace.consumers
             )
-    finally:
-        reader.close()
     rows = [row for entry in held_consumers for row in _rows(entry)]
     if not (rows or namespace.json):
         print("compute-scheduler list: no consumer holds anything there.", file=sys.stderr)

@@ -64,7 +64,7 @@ def select(namespace: argparse.Namespace) -> None:
     spec = spec_reader.read_spec(body)
     scheduler = assemble(namespace, chooses=True).scheduler
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
-    print_json([[host.as_dict() for host in hosts] for hosts in selections])
+    print_json(to_builtins(selections))
 
 
 def explain(namespace: argparse.Namespace) -> int:
@@ -103,7 +103,7 @@ def attach(namespace: argparse.Namespace) -> None:
     """Add a port or an accelerator to an instance."""
     spec = spec_reader.read_spec(read_json(namespace.file))
     outcome = _life_cycle(namespace).attach(spec, _instance(namespace), _before(namespace))
-    print_json(outcome.as_dict())
+    print_json(to_builtins(outcome))
 
 
 def detach(namespace: argparse.Namespace) -> None:
@@ -131,7 +131,7 @@ def begin_move(namespace: argparse.Namespace) -> None:
     )
     document = {
         "move": to_builtins(begun_move.move),
-        "selections": [selection.as_dict() for selection in begun_move.selections],
+        "selections": to_builtins(begun_move.selections),
     }
     print_json(document)
 

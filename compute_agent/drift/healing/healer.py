@@ -22,7 +22,7 @@ from compute_agent.drift.instances.instance import (
     PortsUnreadable,
 )
 from compute_agent.placement import provider_directory
-from compute_agent.placement.allocations.allocations import UNTYPED
+from compute_agent.placement.allocations.allocations import INSTANCE, UNTYPED
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 TRIES = 3
 PLACES_TRIED = 8
 """Candidates that are tried when others take what placement has just offered."""
-INSTANCE = "INSTANCE"
 ACCELERATORS = "accel:device_profile"
 _ALIAS = "pci_passthrough:alias"
 

@@ -24,6 +24,9 @@ from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import NoCapacity, age_of, shortage_in
 from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 
+INSTANCE: Final = "INSTANCE"
+MIGRATION: Final = "MIGRATION"
+"""Types of consumers: guests, and what holds the other place of one that moves."""
 UNTYPED: Final = "unknown"
 """Type that placement shows for a consumer without one; it cannot be written."""
 
@@ -87,7 +90,7 @@ class Allocations:
         user: str,
         version: Microversion | str,
         consumer_generation: int | None = None,
-        consumer_type: str = "INSTANCE",
+        consumer_type: str = INSTANCE,
         *,
         mode: Literal["new", "add_to"] = "new",
     ) -> NoCapacity | None:

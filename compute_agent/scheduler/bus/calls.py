@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from msgspec import to_builtins
+
 from compute_agent.daemon import message_bus
 from compute_agent.errors import AllocationUpdateFailed, ComputeAgentError, PlacementUnavailable
 from compute_agent.request import spec_reader
@@ -115,9 +117,10 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[_Data], Any]]] = {
 
 def answer_of(selection: Selection, *, is_versioned: bool) -> _Data:
     """Return a selection in the form of the question."""
+    fields: _Data = to_builtins(selection)
     if not is_versioned:
-        return selection.as_dict()
-    fields = selection.as_dict() | {"allocation_request_version": _CLAIM_VERSION}
+        return fields
+    fields["allocation_request_version"] = _CLAIM_VERSION
     limits = dict.fromkeys(("numa_topology", "vcpu", "disk_gb", "memory_mb"))
     fields["limits"] = _object("SchedulerLimits", _LIMITS_VERSION, limits | selection.limits)
     return _object("Selection", _SELECTION_VERSION, fields)

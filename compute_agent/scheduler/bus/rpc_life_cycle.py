@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
@@ -65,7 +65,7 @@ class LifeCycleEndpoint:
             claim = self._life_cycle.claim(
                 spec_of(spec_obj), instance, alternates=return_alternates
             )
-            return claim.as_dict()
+            return _plain(claim)
 
     def reschedule(
         self, _ctxt: Context, spec_obj: Any, instance_uuid: str, failed_hosts: Sequence[str]
@@ -73,9 +73,10 @@ class LifeCycleEndpoint:
         """Give an instance another host; see `LifeCycle.reschedule`."""
         with answering(self._observer, "reschedule", "of", instance_uuid):
             instance = uuid_text("instance_uuid", instance_uuid)
-            return self._life_cycle.reschedule(
+            claim = self._life_cycle.reschedule(
                 spec_of(spec_obj), instance, _names("failed_hosts", failed_hosts)
-            ).as_dict()
+            )
+            return _plain(claim)
 
     def release(self, _ctxt: Context, consumer_uuid: str) -> bool:
         """Release what a consumer holds; see `LifeCycle.release`."""
@@ -159,7 +160,7 @@ class LifeCycleEndpoint:
         with answering(self._observer, "attach_resources", "to", instance_uuid):
             instance = uuid_text("instance_uuid", instance_uuid)
             held_amounts = None if before is None else _amounts("before", before)
-            return self._life_cycle.attach(spec_of(spec_obj), instance, held_amounts).as_dict()
+            return _plain(self._life_cycle.attach(spec_of(spec_obj), instance, held_amounts))
 
     def detach_resources(
         self,
@@ -180,6 +181,11 @@ class LifeCycleEndpoint:
         """Return where a request fits, or why it does not; see `Explainer.explain`."""
         with answering(self._observer, "explain"):
             return self._life_cycle.explain(spec_of(spec_obj)).as_dict()
+
+
+def _plain(value: Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = to_builtins(value)
+    return fields
 
 
 def _uuids(uuids: Sequence[str]) -> list[str]:

@@ -14,11 +14,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compute_agent.errors import AllocationUpdateFailed
-from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
+from compute_agent.placement.allocations.allocations import INSTANCE
+from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.errors import InvalidRequest
@@ -56,19 +57,7 @@ class Claim(Struct, frozen=True):
     allocations: Amounts
     mappings: Mapping[str, tuple[str, ...]]
     alternates: tuple[Selection, ...] = ()
-    is_claimed: bool = True
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "instance": self.instance,
-            "claimed": self.is_claimed,
-            "host": self.host,
-            "root": self.root,
-            "allocations": copy_of(self.allocations),
-            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
-            "alternates": [selection.as_dict() for selection in self.alternates],
-        }
+    is_claimed: bool = field(default=True, name="claimed")
 
 
 def claim_of(instance: str, selections: Sequence[Selection]) -> Claim:
@@ -207,9 +196,7 @@ class LifeCycle:
         """
         holdings = {consumer: self._placement.holding(consumer) for consumer in consumers}
         wanted_holdings = {
-            consumer: WantedHolding(
-                holding, {}, str(holding.record.get("consumer_type", "INSTANCE"))
-            )
+            consumer: WantedHolding(holding, {}, str(holding.record.get("consumer_type", INSTANCE)))
             for consumer, holding in holdings.items()
             if holding.allocations
         }

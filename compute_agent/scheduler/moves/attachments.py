@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.placement.allocations.allocations import INSTANCE
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
-    copy_of,
     covers,
     shortfalls,
     subtract,
@@ -33,7 +32,6 @@ from compute_agent.scheduler.search.targets import root_of
 LOG = logging.getLogger(__name__)
 
 CANDIDATES_TRIED = 8
-INSTANCE = "INSTANCE"
 
 
 class Attachment(Struct, frozen=True):
@@ -44,13 +42,6 @@ class Attachment(Struct, frozen=True):
 
     allocations: Amounts
     mappings: Mapping[str, tuple[str, ...]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "allocations": copy_of(self.allocations),
-            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
-        }
 
 
 class Attachments:

@@ -32,10 +32,10 @@ from typing import Any
 from msgspec import Struct
 
 from compute_agent.errors import AllocationMoveFailed
+from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, of_record
 from compute_agent.programs.decoding import Whole
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.moves.claims import INSTANCE, MIGRATION
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.moves.repeated import begun_before

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from compute_agent.errors import AllocationMoveFailed
+from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
@@ -26,9 +27,6 @@ from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 LOG = logging.getLogger(__name__)
 
 Step: TypeAlias = Literal["claim", "confirm", "revert", "return"]
-
-INSTANCE = "INSTANCE"
-MIGRATION = "MIGRATION"
 
 
 class MoveStep(Move, frozen=True, kw_only=True, tag_field="op", tag="move"):

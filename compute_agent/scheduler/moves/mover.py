@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
+from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import covers
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
@@ -31,8 +32,6 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.manager import Scheduler, Selection
 from compute_agent.scheduler.moves.claims import (
-    INSTANCE,
-    MIGRATION,
     MoveClaims,
     MoveStep,
     Progress,

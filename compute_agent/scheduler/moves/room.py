@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from compute_agent.placement.answers import Plan
 from compute_agent.placement.candidates import after_moves
@@ -45,7 +45,7 @@ class Room(Struct, frozen=True):
             "plan": self.plan,
             "proved": self.is_proved,
             "then": None if self.then is None else self.then.as_dict(),
-            "refused": {name: causes.as_dict() for name, causes in (self.refused or {}).items()},
+            "refused": to_builtins(self.refused or {}),
         }
 
 

@@ -22,8 +22,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from compute_agent.daemon import signals
-from compute_agent.programs.notices import Notice, NoticeSocket
-from compute_agent.programs.systemd import ServiceManager
+from compute_agent.programs.systemd import Notice, NoticeSocket, ServiceManager
 
 LOG = logging.getLogger(__name__)
 

@@ -6,9 +6,8 @@ condition, and the condition itself. Without it the query has at least the candi
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,9 +18,8 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from placement_server.candidates import sizes
-from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import Account, SearchEffort
+from placement_server.candidates.limits import Account, Deadline, SearchEffort
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.search import Search, SearchLimits
@@ -168,22 +166,16 @@ _OF_QUERY = attrgetter("same_subtree", "group_policy", *(f"root_{name}" for name
 class Trials:
     """Searches on one state of the index, which share a deadline and an account of memory.
 
-    :param seconds: until when trials go on; later ones give up.
+    :param deadline: until when trials go on; later ones give up.
     :param one_per_tree: see `Search`.
     """
 
     index: Index
-    seconds: float
+    deadline: Deadline
     one_per_tree: bool = False
     account: Account = field(default_factory=Account)
     effort: SearchEffort = field(default_factory=SearchEffort)
-    clock: Callable[[], float] = time.monotonic
-    _ends_at: float = field(init=False)
     _openings: dict[Hashable, tuple[int, int]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Start the time."""
-        self._ends_at = self.clock() + self.seconds
 
     def opening(self, query: CandidateQuery, most: int | None = None) -> tuple[int, int]:
         """Return how many trees have a candidate, up to some number, and the first of their roots.
@@ -207,19 +199,16 @@ class Trials:
         self, query: CandidateQuery, limit: int | None = None, course: Course | None = None
     ) -> Iterator[Iterator[int]]:
         """Search for roots; what the search holds is given back at the end of the block."""
-        seconds_left = self._ends_at - self.clock()
-        if seconds_left <= 0:
-            raise OutOfTime(self.seconds, 0)
-        self.effort.look(seconds_left)
+        self.effort.look(self.deadline.require_left())
         held_bytes = self.account.held_bytes
         try:
             yield Search(
                 query,
                 self.index,
-                SearchLimits(limit, seconds=seconds_left),
+                SearchLimits(limit),
                 one_per_tree=self.one_per_tree,
                 course=course,
-                clock=self.clock,
+                deadline=self.deadline,
                 account=self.account,
                 effort=self.effort,
             ).roots()

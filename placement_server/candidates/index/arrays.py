@@ -12,3 +12,8 @@ Numbers = Sequence[int] | IntArray
 
 UNIT_MAX = 2**31 - 1
 CAPACITY_BOUND = 2**62
+
+
+def has_any(mask: BoolArray) -> bool:
+    """Check whether a mask selects something; its method `any` takes four times as long for few."""
+    return len(mask) > 0 and bool(mask[mask.argmax()])

@@ -206,8 +206,9 @@ class IndexFollower:
             )
         else:
             assert self._writer is not None
-            self._seen_changes.add(reading.records)
-            self.tree_tags.forget(reading.restructured_roots)
+            if reading.records:
+                self._seen_changes.add(reading.records)
+                self.tree_tags.forget(reading.restructured_roots)
             if reading.names is not None:
                 meanings = self._writer.index.names.meanings
                 if self._writer.rename(reading.names).names.meanings is not meanings:
@@ -283,6 +284,8 @@ class IndexFollower:
         if len(rows) >= _READ_AT_ONCE or self._is_lost_in(position, rows):
             return None
         rows = position.new_in(rows)
+        if not rows and not position.gaps:
+            return News(position)
         if any(row.kind not in (USAGE, VOID) for row in rows):
             return None
         roots = {row.root_id for row in rows if row.kind == USAGE}

@@ -1,5 +1,6 @@
 """Interned sets of trait ids or of aggregate uuids."""
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ def looked_up(
     :param passing_mask: by the number of the set.
     :param numbers: the number of the set of each provider.
     """
-    passing_numbers = np.flatnonzero(passing_mask)
+    passing_numbers = passing_mask.nonzero()[0]
     if len(passing_numbers) == len(passing_mask):
         return np.ones(len(numbers), dtype=bool)
     if len(passing_numbers) > _COMPARED:
@@ -79,10 +80,8 @@ class SetTable:
         containing = np.zeros(count, dtype=bool)
         for member in members:
             numbers = self.numbers_with(member)
-            if numbers:
-                # A writer may be appending sets beyond those that the caller's index knows.
-                set_numbers = np.fromiter(numbers, dtype=np.int64)
-                containing[set_numbers[set_numbers < count]] = True
+            # A writer may be appending sets beyond those that the caller's index knows.
+            containing[numbers[: bisect_left(numbers, count)]] = True
         return containing
 
     def passing(
@@ -93,11 +92,9 @@ class SetTable:
         :param terms: of each, a set that passes has any member.
         :param forbidden_members: of which it has none.
         """
-        passing_mask = np.ones(count, dtype=bool)
+        passing_mask = ~self.containing_any(forbidden_members, count)
         for term in terms:
             passing_mask &= self.containing_any(term, count)
-        if forbidden_members:
-            passing_mask &= ~self.containing_any(forbidden_members, count)
         return passing_mask
 
     def subset(self, numbers: npt.NDArray[np.int32]) -> "tuple[SetTable, npt.NDArray[np.int32]]":
@@ -109,7 +106,7 @@ class SetTable:
         return table, np.array(fresh, dtype=np.int32)[places]
 
     def numbers_with(self, member: Any) -> Sequence[int]:
-        """Return the numbers of the sets that have a member."""
+        """Return the numbers of the sets that have a member, ascending."""
         numbers = self._containing.get(member, [])
         if self._origin is None:
             return numbers

@@ -17,7 +17,7 @@ from typing import Final
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import Account, SearchEffort
+from placement_server.candidates.limits import Account, Deadline, SearchEffort
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.options import REQUEST, Options
 from placement_server.candidates.make_room.places import Place, Places, State, emptied, summed
@@ -29,7 +29,7 @@ from placement_server.candidates.make_room.plan import (
     find_order,
 )
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.search import Search, SearchLimits
+from placement_server.candidates.search.search import Search
 
 # Of more places of the request than these, not every combination is tried.
 _FEW: Final = 4
@@ -168,7 +168,7 @@ class Planner:
         search = Search(
             query,
             self._empty,
-            SearchLimits(seconds=self._level_ends_at - self._clock()),
+            deadline=Deadline(self._level_ends_at - self._clock()),
             account=self._account,
             effort=self._effort,
         )

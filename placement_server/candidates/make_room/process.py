@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -23,7 +22,7 @@ from msgspec.structs import replace
 
 from placement_server.candidates.errors import OutOfTime, SearchProcessEnded, TooManyHeavySearches
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.limits import SearchEffort, SearchMemory
+from placement_server.candidates.limits import Deadline, SearchEffort, SearchMemory
 from placement_server.candidates.make_room.question import Body, Question, answer
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.engine import is_in_memory
@@ -44,14 +43,14 @@ class _Task(NamedTuple):
     url: str
     options: StoreOptions
     question: Question
-    seconds: float
+    deadline: Deadline
     memory: tuple[int, int] | None
 
 
 class RoomProcesses:
     """The processes of one worker, which answer questions for room. Thread safe.
 
-    :param deadline: seconds after which a search gives up.
+    :param seconds: after which a search gives up.
     :param most: how many there are at a time.
     """
 
@@ -59,31 +58,30 @@ class RoomProcesses:
         self,
         store: Store,
         follower: IndexFollower,
-        deadline: float,
+        seconds: float,
         memory: SearchMemory | None,
         most: int,
     ) -> None:
         self._store, self._follower = store, follower
-        self._deadline, self._memory, self._most = deadline, memory, most
+        self._seconds, self._memory, self._most = seconds, memory, most
         self._places = threading.Semaphore(most)
         self._idle_connections: list[Connection] = []
 
     def answer(self, question: Question) -> Body:
         """Return the body of the answer; see `placement_server.candidates.make_room.question`."""
-        began = time.monotonic()
-        if not self._places.acquire(timeout=self._deadline):
+        deadline = Deadline(self._seconds)
+        if not self._places.acquire(timeout=self._seconds):
             raise TooManyHeavySearches(self._most)
         try:
-            seconds = self._deadline - (time.monotonic() - began)
             if is_in_memory(self._store.url):
                 # which no other process can read
                 memory, effort = self._memory, SearchEffort()
-                return answer(self._store, self._follower, question, seconds, memory, effort)
+                return answer(self._store, self._follower, question, deadline, memory, effort)
             options = replace(
                 self._store.options, sync_on_startup=False, connect_tries=1, max_pool_size=1
             )
             limits = self._memory and (self._memory.per_search, self._memory.in_all)
-            return self._ask(_Task(self._store.url, options, question, seconds, limits or None))
+            return self._ask(_Task(self._store.url, options, question, deadline, limits or None))
         finally:
             self._places.release()
 
@@ -99,10 +97,10 @@ class RoomProcesses:
     def _ask_through(self, connection: Connection, task: _Task) -> Body:
         try:
             connection.send(task)
-            if not connection.poll(task.seconds + _GRACE_SECONDS):
+            if not connection.poll(max(0.0, task.deadline.left()) + _GRACE_SECONDS):
                 # it ends when it looks for its parent, or writes
                 connection.close()
-                raise OutOfTime(task.seconds, 0)
+                raise OutOfTime(task.deadline.seconds, 0)
             reply = connection.recv()
         except (EOFError, OSError):
             connection.close()
@@ -178,7 +176,7 @@ def main(descriptor: int) -> None:
                 follower = IndexFollower(store)
             memory = task.memory and SearchMemory(*task.memory)
             effort = _ChildEffort(connection)
-            reply = answer(store, follower, task.question, task.seconds, memory or None, effort)
+            reply = answer(store, follower, task.question, task.deadline, memory or None, effort)
         except Exception as error:  # noqa: BLE001 - raised in the worker
             # for its log; a traceback does not go through a connection
             error.add_note(traceback.format_exc())

@@ -10,10 +10,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from placement_server.candidates.errors import CandidatesError, OutOfTime
+from placement_server.candidates.errors import CandidatesError
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import Account, SearchEffort, SearchMemory
+from placement_server.candidates.limits import Account, Deadline, SearchEffort, SearchMemory
 from placement_server.candidates.make_room.holdings import HeldAmounts, Holdings
 from placement_server.candidates.make_room.places import Place
 from placement_server.candidates.make_room.plan import Bounds, Plan
@@ -179,32 +179,28 @@ def answer(
     store: Store,
     follower: IndexFollower,
     question: Question,
-    seconds: float,
+    deadline: Deadline,
     memory: SearchMemory | None,
     effort: SearchEffort,
 ) -> Body:
     """Return the plans for a question; what consumers hold is read after the index.
 
-    :param seconds: after these the search gives up.
+    :param deadline: when the search gives up.
     :raises placement_server.candidates.make_room.question.UnknownTree: a tree does not exist.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     :raises placement_server.candidates.errors.SearchGaveUp: out of memory, or of time before
         the search began.
     :raises placement_server.store.errors.StoreError: the database cannot be read.
     """
-    ends_at = time.monotonic() + seconds
     index, account = follower.index(), Account(memory)
 
     def look() -> None:
-        seconds_left = ends_at - time.monotonic()
-        if seconds_left <= 0:
-            raise OutOfTime(seconds, 0)
-        effort.look(seconds_left)
+        effort.look(deadline.require_left())
 
     try:
         held, stays = store.read(read_held, question, account, look)
         bounds = question.bounds
-        left = min(bounds.seconds, max(0.0, ends_at - time.monotonic()))
+        left = min(bounds.seconds, max(0.0, deadline.left()))
         question = replace(question, bounds=replace(bounds, seconds=left))
         return _body_of(store, find_room(index, question, held, stays, account, effort))
     finally:

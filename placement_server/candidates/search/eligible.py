@@ -8,14 +8,14 @@ an error for a wrong one must not depend on what else there is.
 from collections.abc import Iterable
 from functools import reduce
 from operator import and_, or_
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray, has_any
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.set_table import looked_up
 from placement_server.candidates.index.sharing import NO_LINKS, Links
@@ -50,6 +50,20 @@ class EligibleProviders(Struct):
     links: Links = NO_LINKS
 
 
+class _GroupFilter(NamedTuple):
+    """The names of a group, looked up in the index.
+
+    :ivar terms: the ids of the traits of each required term.
+    :ivar member_sets: the sets of aggregates that pass `member_of`; None where it is not asked for.
+    :ivar tree: the root of the only tree, where the group names one.
+    """
+
+    terms: list[list[int]]
+    forbidden_ids: list[int]
+    member_sets: BoolArray | None
+    tree: int | None
+
+
 class _RootFilter:
     """The roots of one search, narrowed group by group.
 
@@ -75,6 +89,7 @@ class _RootFilter:
         self.remaining_mask = index.is_root
         self.eligible = EligibleProviders()
         self._masks: dict[tuple[object, ...], BoolArray] = {}
+        self._traits: dict[str, tuple[list[list[int]], list[int]]] = {}
 
     def run(self) -> EligibleProviders:
         """Return what is eligible; with no roots when nothing can be."""
@@ -97,7 +112,7 @@ class _RootFilter:
         roots = self.index.roots
         if np.count_nonzero(slots) == len(roots):
             return roots
-        return roots.take(np.flatnonzero(slots.take(roots)))
+        return roots.take(slots.take(roots).nonzero()[0])
 
     def _keep_roots(self, passing_mask: BoolArray, group: str, reason: str) -> None:
         """Keep the roots among some slots.
@@ -107,14 +122,14 @@ class _RootFilter:
         before, self.remaining_mask = self.remaining_mask, self.remaining_mask & passing_mask
         if self.course is not None:
             self.course.roots_rejected(group, reason, self._roots_in(before & ~passing_mask))
-        if not self.remaining_mask.any():
+        if not has_any(self.remaining_mask):
             raise _Nothing
 
     def _narrow_by_root(self) -> None:
         query = self.query
         if query.root_required or query.root_forbidden:
-            terms = [self._trait_ids([name]) for name in sorted(query.root_required)]
-            passing_mask = self._with_traits(terms, self._trait_ids(query.root_forbidden))
+            terms = [[number] for number in self._root_required_ids]
+            passing_mask = self._with_traits(terms, self._root_forbidden_ids)
             self._keep_roots(passing_mask, "root", "root_required")
         if query.root_member_of or query.root_forbidden_aggregates:
             members, forbidden_aggregates = query.root_member_of, query.root_forbidden_aggregates
@@ -122,18 +137,18 @@ class _RootFilter:
             self._keep_roots(passing_mask, "root", "root_member_of")
 
     def _check_names(self) -> None:
-        self._trait_ids(self.query.root_required)
-        self._trait_ids(self.query.root_forbidden)
+        self._root_required_ids = self._trait_ids(self.query.root_required)
+        self._root_forbidden_ids = self._trait_ids(self.query.root_forbidden)
+        class_ids = self.index.names.class_ids
         for group in self.query.groups:
             for name, _amount in group.resources:
-                if name not in self.index.names.class_ids:
+                if name not in class_ids:
                     raise UnknownName(
                         "Invalid resource class in resources parameter: No such resource class "
                         f"{name}."
                     )
-            for term in group.required:
-                self._trait_ids(term)
-            self._trait_ids(group.forbidden)
+            terms = [self._trait_ids(term) for term in group.required]
+            self._traits[group.suffix] = terms, self._trait_ids(group.forbidden)
 
     def _trait_ids(self, names: Iterable[str]) -> list[int]:
         trait_ids = self.index.names.trait_ids
@@ -156,20 +171,21 @@ class _RootFilter:
         sets = self.index.passing_aggregate_sets(terms, forbidden_aggregates)
         return looked_up(sets, self.index.aggregate_set)
 
-    def _traits_and_tree(
-        self, group: RequestGroup
-    ) -> tuple[list[list[int]], list[int], int | None]:
-        """Return the ids of the traits, required and forbidden, and the root that a group names."""
+    def _filter_of(self, group: RequestGroup) -> _GroupFilter:
+        """Look up the names of a group; nothing is left where none can pass."""
         index = self.index
-        if group.member_of and not index.passing_aggregate_sets(group.member_of, frozenset()).any():
-            self._nothing(group, "member_of")
+        member_sets: BoolArray | None = None
+        if group.member_of:
+            member_sets = index.passing_aggregate_sets(group.member_of, ())
+            if not has_any(member_sets):
+                self._nothing(group, "member_of")
         root: int | None = None
         if group.in_tree is not None:
             slot = index.slot_of(group.in_tree)
             if slot is None:
                 self._nothing(group, "in_tree")
             root = int(index.root[slot])
-        return list(map(self._trait_ids, group.required)), self._trait_ids(group.forbidden), root
+        return _GroupFilter(*self._traits[group.suffix], member_sets, root)
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
@@ -196,7 +212,7 @@ class _RootFilter:
         self.eligible.foreign.append(mask)
 
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
-        terms, forbidden_ids, tree = self._traits_and_tree(group)
+        terms, forbidden_ids, _member_sets, tree = self._filter_of(group)
         passing_mask = np.ones(self.index.size, dtype=bool)
         for name, amount in group.resources:
             passing_mask &= self._fitting(name, amount)
@@ -223,7 +239,7 @@ class _RootFilter:
         index, links = self.index, self.index.links
         reached_mask = own
         if index.has_nested:
-            reached_mask = _mask(index.size, index.root.take(np.flatnonzero(own)))
+            reached_mask = _mask(index.size, index.root.take(own.nonzero()[0]))
         if foreign is not None and len(links.share):
             reached_mask = reached_mask.copy()
             reached_mask[links.anchor[foreign[links.share]]] = True
@@ -231,56 +247,62 @@ class _RootFilter:
 
     def _restrict_by_unsuffixed(self, group: RequestGroup) -> None:
         index = self.index
-        terms, forbidden_ids, tree = self._traits_and_tree(group)
+        group_filter = self._filter_of(group)
+        terms, forbidden_ids, _member_sets, tree = group_filter
         if group.forbidden_aggregates:
             clean = self._with_aggregates((), group.forbidden_aggregates)
             self._keep_roots(clean, "", "member_of")
-        own_filter = self._unsuffixed_filter(group, forbidden_ids, tree)
+        own_filter = self._unsuffixed_filter(group, group_filter)
         # No provider shares with a tree that a group is bound to.
         shares = len(index.links.share) > 0 and tree is None
         foreign_filter = self._foreign_filter(group, forbidden_ids) if shares else None
         none = np.zeros(index.size, dtype=bool)
-        owns: list[BoolArray] = []
-        foreigns: list[BoolArray] = []
+        owns, foreigns = self.eligible.own, self.eligible.foreign
+        first = len(owns)
+        # For its own tree, for others, and what they come to so far.
+        self.account.take((4 if terms else 2) * index.size * len(group.resources))
         for name, amount in group.resources:
-            own = foreign = self._fitting(name, amount)
+            own = self._fitting(name, amount)
             reason = f"resources {name}:{amount}"
             self._report_left(group, reason, own)
-            # For its own tree, for others, and what they come to so far.
-            self.account.take((4 if terms else 2) * index.size)
             foreign = none if foreign_filter is None else own & foreign_filter
             if own_filter is not None:
                 own = own & own_filter
             self._keep_reached(own, foreign if shares else None, group, reason)
             owns.append(own)
             foreigns.append(foreign)
-        self.eligible.own += owns
-        self.eligible.foreign += foreigns
+        if not terms:
+            return
+        self.account.take(index.size * len(terms))
+        any_own = reduce(or_, owns[first:])
+        any_foreign = reduce(or_, foreigns[first:]) if shares else None
         for names, term in zip(group.required, terms, strict=True):
-            self.account.take(index.size)
             having = self._with_traits([term], [])
             self.eligible.terms.append(having)
-            any_own = reduce(or_, owns) & having
-            any_foreign = reduce(or_, foreigns) & having if shares else None
-            self._keep_reached(any_own, any_foreign, group, f"required {','.join(sorted(names))}")
+            self._keep_reached(
+                any_own & having,
+                None if any_foreign is None else any_foreign & having,
+                group,
+                f"required {','.join(sorted(names))}",
+            )
 
     def _unsuffixed_filter(
-        self, group: RequestGroup, forbidden_ids: list[int], tree: int | None
+        self, group: RequestGroup, group_filter: _GroupFilter
     ) -> BoolArray | None:
         """Return which slots may serve the unsuffixed group for their own tree; None for all."""
-        filters: list[BoolArray] = []
-        if forbidden_ids:
-            filters.append(self._with_traits([], forbidden_ids))
-        if group.member_of:
+        index, filters = self.index, list[BoolArray]()
+        if group_filter.forbidden_ids:
+            filters.append(self._with_traits([], group_filter.forbidden_ids))
+        if group_filter.member_sets is not None:
             # One and the same provider, the candidate or its root, must meet all the terms.
-            member = self._with_aggregates(group.member_of, frozenset())
-            if self.index.has_nested:
-                member |= member.take(self.index.root)
+            member = looked_up(group_filter.member_sets, index.aggregate_set)
+            if index.has_nested:
+                member |= member.take(index.root)
             filters.append(member)
         if group.forbidden_aggregates:
             filters.append(self._with_aggregates((), group.forbidden_aggregates))
-        if tree is not None:
-            filters.append(self.index.root == tree)
+        if group_filter.tree is not None:
+            filters.append(index.root == group_filter.tree)
         return reduce(and_, filters) if filters else None
 
     def _foreign_filter(self, group: RequestGroup, forbidden_ids: list[int]) -> BoolArray:

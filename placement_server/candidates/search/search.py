@@ -16,7 +16,6 @@ No input or output, no clock of its own, no global. The order of the candidates:
 """
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +29,7 @@ from placement_server.candidates import sizes
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import Account, SearchEffort
+from placement_server.candidates.limits import Account, Deadline, SearchEffort
 from placement_server.candidates.query.query import CandidateQuery, Plan, plan
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
@@ -45,8 +44,6 @@ from placement_server.candidates.search.problem import Positions, Problem
 from placement_server.candidates.search.solver import Solver
 from placement_server.candidates.search.tree_classes import TreeView
 from placement_server.candidates.search.visits import Visits
-
-Clock = Callable[[], float]
 
 MOST_CANDIDATES = 500_000
 _FIRST_CHUNK = 16
@@ -80,7 +77,6 @@ class SearchLimits(Struct, frozen=True):
     :param limit: the most candidates to return.
     :param maximum: the most candidates to generate, -1 for no maximum.
     :param breadth_first: the order of generation under a maximum.
-    :param seconds: when to give up.
     :param most: at how many candidates to give up: a query without a limit for ten of ten equal
         devices has millions, which no server can hold in memory.
     """
@@ -88,7 +84,6 @@ class SearchLimits(Struct, frozen=True):
     limit: int | None = None
     maximum: int = -1
     breadth_first: bool = False
-    seconds: float = float("inf")
     most: int = MOST_CANDIDATES
 
 
@@ -98,7 +93,7 @@ class Search:
 
     :param one_per_tree: drop combinations of two providers of one tree.
     :param shuffle: a source of randomness for a random order, None for the canonical one.
-    :param clock: monotonic seconds.
+    :param deadline: when to give up.
     :param account: where the search counts what it holds.
     :param effort: where it is heavy after a while.
     :param course: where the search reports what it does.
@@ -111,12 +106,11 @@ class Search:
     one_per_tree: bool = False
     shuffle: random.Random | None = None
     course: Course | None = None
-    clock: Clock = time.monotonic
+    deadline: Deadline = field(default_factory=Deadline)
     account: Account = field(default_factory=Account)
     effort: SearchEffort = field(default_factory=SearchEffort)
     plan: Plan = field(init=False)
     eligible: EligibleProviders = field(init=False)
-    _ends_at: float = field(init=False)
     _wanted_count: int = field(init=False)
     _found_count: int = field(init=False, default=0)
     _tick_at: int = field(init=False, default=0)
@@ -129,7 +123,6 @@ class Search:
 
         :raises UnknownName: a class or trait is not known.
         """
-        self._ends_at = self.clock() + self.limits.seconds
         self.eligible = find_eligible(self.query, self.index, self.account, self.course)
         # Under a maximum, what the filter drops still counts as generated.
         early = self.one_per_tree and self.index.has_nested and self.limits.maximum < 0
@@ -178,9 +171,7 @@ class Search:
 
     def repeated_on(self, index: Index) -> "Search":
         """Return the same search on another state, which has what is left of the time."""
-        search = replace(self, index=index)
-        search._ends_at = self._ends_at
-        return search
+        return replace(self, index=index)
 
     def classes_of(self, roots: IntArray) -> Iterator[tuple[TreeView, ClassPlacements]]:
         """Yield some trees, each with the placements of its class, sharing providers' too.
@@ -202,12 +193,12 @@ class Search:
 
     def tick(self) -> None:
         """Give up when it is time to; wait for a place when the search is heavy."""
-        now = self.clock()
-        if now > self._ends_at:
-            raise OutOfTime(self.limits.seconds, self._found_so_far())
+        seconds_left = self.deadline.left()
+        if seconds_left < 0:
+            raise OutOfTime(self.deadline.seconds, self._found_so_far())
         if self._found_count > self.limits.most:
             raise TooManyCandidates(self.limits.most, self._found_so_far())
-        self.effort.look(self._ends_at - now)
+        self.effort.look(seconds_left)
         self.account.heavy = self.effort.heavy
         self._tick_at = min(self._found_count + _BETWEEN_TICKS, self.limits.most + 1)
 

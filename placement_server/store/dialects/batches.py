@@ -95,7 +95,7 @@ class InventoryUpdate(NamedTuple):
 
 
 class NewInventory(NamedTuple):
-    """An inventory to insert; its use is the sum of the allocations that exist."""
+    """An inventory as it is to be written; what is used of it is not."""
 
     provider_id: int
     class_id: int
@@ -106,6 +106,9 @@ class NewInventory(NamedTuple):
     step_size: int
     allocation_ratio: float
     capacity: int
+
+
+INVENTORY_VALUES: Final = NewInventory._fields[2:]
 
 
 class Insertion(NamedTuple):
@@ -200,7 +203,7 @@ class Batches:
     def insert_inventories(
         self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
     ) -> None:
-        """Insert inventories, in use by the allocations that the statement sees.
+        """Insert inventories, in use by the sum of the allocations that the statement sees.
 
         A claim needs an inventory, so while there was none the sum could only fall; the caller
         has locked the provider, which prevents that (`allocations` describes how). It is an
@@ -219,6 +222,17 @@ class Batches:
                     value for row in rows for value in (*row, *times, row.provider_id, row.class_id)
                 ),
             )
+
+    def replace_inventories(
+        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
+    ) -> None:
+        """Give inventories that are there, and locked, all their other values."""
+        values = ", ".join(f"{name} = ?" for name in INVENTORY_VALUES)
+        connection.exec_driver_sql(
+            f"UPDATE inventories SET {values}, updated_at = '{stamp(now)}' "
+            "WHERE resource_provider_id = ? AND resource_class_id = ?",
+            [(*row[2:], row.provider_id, row.class_id) for row in new_inventories],
+        )
 
     def append_changes(
         self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime

@@ -9,9 +9,11 @@ from typing import Final
 from sqlalchemy import Connection
 
 from placement_server.store.dialects.batches import (
+    INVENTORY_VALUES,
     Batches,
     Insertion,
     InventoryUpdate,
+    NewInventory,
     Value,
     chunks,
     stamp,
@@ -73,6 +75,21 @@ class MysqlBatches(Batches):
         finally:
             if not connection.invalidated:
                 connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {patience}")
+
+    def replace_inventories(
+        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
+    ) -> None:
+        first = ", ".join(f"%s AS {name}" for name in NewInventory._fields)
+        further = ", ".join(["%s"] * len(NewInventory._fields))
+        changes = ", ".join(f"inventories.{name} = new.{name}" for name in INVENTORY_VALUES)
+        for rows in chunks(new_inventories, _ROWS):
+            source = " UNION ALL SELECT ".join([first, *[further] * (len(rows) - 1)])
+            connection.exec_driver_sql(
+                f"UPDATE inventories JOIN (SELECT {source}) AS new "
+                "ON resource_provider_id = provider_id AND resource_class_id = class_id "
+                f"SET {changes}, updated_at = '{stamp(now)}'",
+                tuple(value for row in rows for value in row),
+            )
 
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         if not changes:

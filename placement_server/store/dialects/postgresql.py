@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import (
     INSERT_INVENTORIES,
+    INVENTORY_VALUES,
     Batches,
     ChangeRecord,
     Insertion,
@@ -70,6 +71,11 @@ _INVENTORIES: Final = (
     " WITH new (provider_id, class_id) AS (SELECT * FROM {new}) "
     "SELECT new.*, %s::timestamp, %s::timestamp, COALESCE((SELECT SUM(used) FROM allocations "
     "WHERE resource_provider_id = provider_id AND resource_class_id = class_id), 0) FROM new"
+)
+_REPLACE: Final = (
+    f"UPDATE inventories SET ({', '.join(INVENTORY_VALUES)}, updated_at) = "
+    f"({', '.join(f'new.{name}' for name in INVENTORY_VALUES)}, %s::timestamp) "
+    "FROM new WHERE resource_provider_id = provider_id AND resource_class_id = class_id"
 )
 _SETTLED: Final = (
     "SELECT (SELECT max(id) FROM noted), (SELECT count(*) FROM applied), "
@@ -135,6 +141,13 @@ class PostgresqlBatches(Batches):
             source, values = _rows(_INVENTORY_KINDS, new_inventories)
             statement = INSERT_INVENTORIES + _INVENTORIES.format(new=source)
             plain.count(connection, statement, (*values, now, now))
+
+    def replace_inventories(
+        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
+    ) -> None:
+        source, values = _rows(_INVENTORY_KINDS, new_inventories)
+        new = f"new ({', '.join(NewInventory._fields)}) AS (SELECT * FROM {source})"
+        plain.count(connection, f"WITH {new} {_REPLACE}", (*values, now))
 
     def append_changes(
         self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime

@@ -76,14 +76,6 @@ _HOLD: Final = _held(
     .scalar_subquery()
 )
 _HOLD_MANY: Final = _held(among(_C.resource_provider_id, "provider_ids"))
-_UPDATE: Final = (
-    sa.update(inventories)
-    .where(_C.id == bindparam("the_id"))
-    .values(
-        {name: bindparam(name) for name in (*_WRITTEN, "capacity")}
-        | {"updated_at": bindparam("now")}
-    )
-)
 _KEYS: Final = select(_C.resource_provider_id, _C.resource_class_id).where(
     among(_C.resource_provider_id, "provider_ids")
 )
@@ -141,28 +133,21 @@ def write(
     older software leaves some. Their providers must be locked before, so that none of those is
     given back meanwhile (see `require_none`). Inventories without a record stay as they are.
     """
-    values = [
-        (key, held_inventories.get(key), record, stored_ratio(tx, record.allocation_ratio))
-        for key, record in sorted(records.items())
-    ]
-    if tx.past is not None:
-        for (provider_id, class_id), old_row, record, _ in values:
+    added_rows: list[NewInventory] = []
+    other_rows: list[NewInventory] = []
+    for key, record in sorted(records.items()):
+        old_row = held_inventories.get(key)
+        if tx.past is not None:
             old_total, old_reserved = (0, 0) if old_row is None else old_row[3:5]
-            tx.past.add(provider_id, TOTAL, class_id, old_total, record.total)
-            tx.past.add(provider_id, RESERVED, class_id, old_reserved, record.reserved)
-    updates = [
-        {"the_id": old_row.id, "now": tx.now, **_columns(record, ratio)}
-        for _, old_row, record, ratio in values
-        if old_row is not None
-    ]
-    if updates:
-        tx.execute(_UPDATE, updates)
-    new_rows = [
-        NewInventory(*key, **_columns(record, ratio))
-        for key, old_row, record, ratio in values
-        if old_row is None
-    ]
-    tx.batches.insert_inventories(tx.connection, new_rows, tx.now)
+            tx.past.add(key[0], TOTAL, key[1], old_total, record.total)
+            tx.past.add(key[0], RESERVED, key[1], old_reserved, record.reserved)
+        ratio = stored_ratio(tx, record.allocation_ratio)
+        capacity = usable(record.total, record.reserved, ratio)
+        rows = added_rows if old_row is None else other_rows
+        rows.append(NewInventory(*key, *record[:5], ratio, capacity))
+    if other_rows:
+        tx.batches.replace_inventories(tx.connection, other_rows, tx.now)
+    tx.batches.insert_inventories(tx.connection, added_rows, tx.now)
 
 
 def remove(tx: WriteTransaction, held_inventories: Collection[HeldInventory]) -> None:
@@ -204,8 +189,3 @@ def sum_allocations(tx: ReadTransaction, keys: Collection[Key]) -> dict[Key, int
 def stored_ratio(tx: ReadTransaction, ratio: float) -> float:
     """Return the allocation ratio as the database will return it."""
     return single_precision(ratio) if tx.batches.family == "mysql" else float(ratio)
-
-
-def _columns(record: InventoryRecord, ratio: float) -> dict[str, Any]:
-    capacity = usable(record.total, record.reserved, ratio)
-    return record._asdict() | {"allocation_ratio": ratio, "capacity": capacity}

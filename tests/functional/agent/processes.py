@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,11 @@ class PlacementProcess:
     process: programs.Process | None = None
     more: str = ""
     """More groups of its configuration."""
+    database: str = ""
+    """URL of another database than a SQLite file of its own."""
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More variables."""
 
     @property
     def url(self) -> str:
@@ -66,7 +71,7 @@ class PlacementProcess:
 
     def start(self) -> None:
         config = self.directory / "placement.conf"
-        url = migrated_sqlite(self.directory / "placement.db")
+        url = self.database or migrated_sqlite(self.directory / "placement.db")
         config.write_text(
             f"[placement_database]\nconnection = {url}\n"
             "sync_on_startup = true\nsqlite_synchronous = false\n[api]\nauth_strategy = noauth2\n"
@@ -77,8 +82,9 @@ class PlacementProcess:
             self.process = programs.start(
                 "placement-server",
                 *("serve", "--config-file", str(config)),
-                *("--host", "127.0.0.1", "--port", str(self.port)),
+                *("--host", "127.0.0.1", "--port", str(self.port), *self.arguments),
                 output=output,
+                environment={**os.environ, **self.environment},
                 new_session=True,
             )
         wait_for_placement(self.url, self.process, log)

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import claim, eventually, running
 
 pytestmark = pytest.mark.waiting
@@ -102,12 +103,8 @@ def test_what_an_instance_that_is_gone_too_holds_of_a_node_is_healed_and_the_nod
         ahead = time.time() + 60  # who is older than the file is judged by it
         os.utime(instances, (ahead, ahead))
         agent.script(nodes=left, deleted=[name])
-
-        def held(consumer):
-            return placement.get(f"/allocations/{consumer}")["allocations"]
-
-        eventually(lambda: not held(dead), "what the dead instance held")
-        assert held(alive)
+        eventually(lambda: not placement.held(dead), "what the dead instance held")
+        assert placement.held(alive)
         assert placement.root(name)
         instances.write_text("")
         os.utime(instances, (ahead, ahead))
@@ -173,8 +170,7 @@ def test_a_child_of_somebody_else_keeps_the_tree(placement, new_agent, nodes, go
     agent.script(nodes=nodes)
     name, left = gone
     with running(agent):
-        foreign = {"name": f"{name}_ovs", "parent_provider_uuid": nodes[name]}
-        assert placement.request("POST", "/resource_providers", json=foreign).ok
+        make_provider(placement.send, f"{name}_ovs", parent=nodes[name])
         agent.script(nodes=left, deleted=[name])
         eventually(lambda: "was made by another service" in agent.logged(), "a line")
         assert set(placement.tree(name)) == {name, f"{name}_ovs"}

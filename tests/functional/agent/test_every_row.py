@@ -33,6 +33,15 @@ def node(app: Any, tmp_path: Path, no_waits: None) -> Iterator[Node]:
     made.parts.close()
 
 
+@pytest.fixture
+def whole(app: Any, tmp_path: Path, no_waits: None) -> Iterator[Node]:
+    """An agent that reads whole trees."""
+    made = Node(app, tmp_path, whole_trees=True)
+    made.parts.report.connect()
+    yield made
+    made.parts.close()
+
+
 # -- the driver ----------------------------------------------------------------------------------
 
 DRIVER_ROWS = [
@@ -166,6 +175,22 @@ def test_a_placement_that_answers_so_in_a_period(node, answer, call):
     assert node.parts.board.node(node.name).trouble is not None
     assert node.is_made_good()
     assert node.parts.board.node(node.name).trouble is None
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_placement_that_answers_a_read_of_a_whole_tree_so(whole, answer, at_start):
+    if not at_start:
+        assert whole.run().completed
+    given, code = ANSWERS[answer]
+    whole.transport.lie("GET", "^/provider_trees/", given)
+    result = whole.run()
+    assert whole.transport.told
+    # a 404 is a tree that is not there, which is made: it is there after all
+    assert result.completed is (answer == "404")
+    assert result.exit_code == (None if result.completed or not at_start else code)
+    whole.gain_a_gpu()
+    assert whole.is_made_good()
 
 
 GONE_AROUND = {

@@ -267,9 +267,7 @@ def test_identity_files_that_disagree_end_with_5(placement, new_agent):
 
 
 def test_a_name_that_another_provider_has_ends_with_5_and_both_uuids(placement, new_agent, node):
-    other = str(uuid.uuid4())
-    answer = placement.request("POST", "/resource_providers", json={"uuid": other, "name": node})
-    assert answer.status_code == 200
+    other = make_provider(placement.send, node)
     agent = new_agent(placement.url)
     agent.state.mkdir()
     own = str(uuid.uuid4())

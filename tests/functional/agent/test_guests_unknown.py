@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import claim, eventually, running
 
 pytestmark = pytest.mark.waiting
@@ -45,13 +46,10 @@ def test_a_guest_that_was_claimed_and_holds_nothing_is_told_and_keeps_its_claim(
         kept, lost, left = (claim(placement, root, {"VCPU": 1}) for _ in range(3))
         for consumer in (kept, lost, left):
             agent.ask("instance_claim", spec={"instance_uuid": consumer})
-        other = placement.request("POST", "/resource_providers", json={"name": f"{node}-other"})
-        place = f"/resource_providers/{other.json()['uuid']}/inventories"
-        body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}
-        assert placement.request("PUT", place, json=body).ok
+        other = make_provider(placement.send, f"{node}-other", {"VCPU": 8})
         for uuid in (lost, left):
             assert placement.request("DELETE", f"/allocations/{uuid}").ok
-        claim(placement, other.json()["uuid"], {"VCPU": 1}, left)
+        claim(placement, other, {"VCPU": 1}, left)
         eventually(lambda: agent.report()["drift"].get("missing") == [lost], "it is told")
         eventually(lambda: f"claim of {left} is dropped" in agent.logged(), "it moved away")
         assert f"`compute-agent drop-claim {lost}`" in agent.logged()

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.processes import claim, eventually, running, vcpus
 
 pytestmark = pytest.mark.waiting
@@ -78,8 +79,7 @@ def test_a_provider_the_driver_drops_is_deleted_and_a_foreign_child_is_kept(
     agent.script(nodes=[node], children={"NUMA0": {"VCPU": {"total": 4}}})
     with running(agent):
         root = placement.root(node)["uuid"]
-        foreign = {"uuid": str(uuid.uuid4()), "name": f"{node}_x", "parent_provider_uuid": root}
-        assert placement.request("POST", "/resource_providers", json=foreign).ok
+        make_provider(placement.send, f"{node}_x", parent=root)
         assert set(placement.tree(node)) == {node, f"{node}_NUMA0", f"{node}_x"}
         # the driver drops both, and one of them is not the agent's
         agent.script(nodes=[node])

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.fixtures.plain_trees import make_provider
+
 from .wsgi_client import Client
 
 NAMES = ["hostA", "cellA0", "nicA0", "cellA1", "nicA1", "hostB", "pool1", "pool2"]
@@ -29,9 +31,6 @@ def build_world(api: Client) -> Client:
     pool2  DISK_GB 1000            aggs a2      traits MISC_SHARES_VIA_AGGREGATE
     """
     parents = {"cellA0": "hostA", "nicA0": "cellA0", "cellA1": "hostA", "nicA1": "cellA1"}
-    for name in NAMES:
-        more = {"parent_provider_uuid": UUID[parents[name]]} if name in parents else {}
-        api.provider(name, uuid=UUID[name], **more)
     stock: dict[str, dict[str, Any]] = {
         "hostA": {"MEMORY_MB": 4096},
         "cellA0": {"VCPU": 8},
@@ -53,11 +52,16 @@ def build_world(api: Client) -> Client:
         "pool2": ["MISC_SHARES_VIA_AGGREGATE"],
     }
     aggregates = {"hostA": [A1], "hostB": [A1, A2], "pool1": [A1], "pool2": [A2]}
-    for name, totals in stock.items():
-        api.inventory(path_of(UUID[name]), **totals)
-        api.traits(path_of(UUID[name]), *traits[name])
-        if name in aggregates:
-            api.aggregates(path_of(UUID[name]), *aggregates[name])
+    for name in NAMES:
+        make_provider(
+            api.must,
+            name,
+            stock[name],
+            traits[name],
+            uuid=UUID[name],
+            parent=UUID.get(parents.get(name, "")),
+            aggregates=aggregates.get(name, ()),
+        )
     return api
 
 

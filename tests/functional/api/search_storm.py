@@ -27,11 +27,10 @@ import requests
 
 from tests.fixtures.plain_trees import make_tree
 
-from .served import ServerProcess
+from .served import ADMIN, ServerProcess
 
 MIB = 1024 * 1024
 DEVICES = 64
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 # How long memory may take to go back.
 _SETTLING_SECONDS = 20.0
 _SAMPLING_SECONDS = 0.02
@@ -128,7 +127,7 @@ class Storm:
     def _search(self, query: str) -> tuple[int, bool, str]:
         # A connection of its own: the client that gets an answer is gone afterwards.
         answer = requests.get(
-            f"{self.url}/allocation_candidates?{query}", headers=HEADERS, timeout=300
+            f"{self.url}/allocation_candidates?{query}", headers=ADMIN, timeout=300
         )
         detail = answer.json()["errors"][0]["detail"] if answer.status_code != 200 else ""
         return answer.status_code, "Retry-After" in answer.headers, detail
@@ -162,7 +161,7 @@ class Storm:
     @contextmanager
     def _session() -> Iterator[requests.Session]:
         with requests.Session() as session:
-            session.headers.update(HEADERS)
+            session.headers.update(ADMIN)
             yield session
 
 
@@ -217,13 +216,10 @@ def storm(directory: Path, at_once: int = 8, threads: int = 8, config: str = "")
     :param threads: requests that it serves at a time.
     """
     arguments = ("--workers", "1", "--threads", str(threads))
-    server = ServerProcess(directory, *arguments, config=config)
-    try:
+    with ServerProcess(directory, *arguments, config=config) as server:
         brewing = Storm(server, at_once)
         brewing.load()
         yield brewing
-    finally:
-        server.stop()
 
 
 def main() -> None:

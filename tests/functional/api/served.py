@@ -10,10 +10,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Final, Self
+
+import requests
 
 from tests.fixtures import programs
 from tests.fixtures.databases import migrated_sqlite
+
+from .wsgi_client import EXTENDED, LATEST
+
+ADMIN: Final = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {LATEST}"}
+EXTENDED_ADMIN: Final = {**ADMIN, "OpenStack-API-Version": f"placement {EXTENDED}"}
+"""An admin who knows the extensions."""
 
 _LISTENING = re.compile(r"placement-server: listening on (\S+)")
 _START_SECONDS = 120
@@ -75,6 +83,17 @@ class ServerProcess:
                     self.url = found[1]
                     self._listening.set()
         self._listening.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def ask(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        """Send a request of an admin on a connection of its own."""
+        sent = {"headers": ADMIN, "timeout": 60, **arguments}
+        return requests.request(method, f"{self.url}{path}", **sent)
 
     @property
     def output(self) -> str:

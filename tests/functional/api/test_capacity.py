@@ -127,6 +127,7 @@ def test_a_count_that_takes_too_long_gives_up_and_says_so(make_api: MakeApi) -> 
     answer = get(api, f"/capacity?{groups}&group_policy=none")
     assert answer.status == 503
     assert answer.code == "placement.search_gave_up"
+    assert "gave up after 0.1 seconds with " in answer.detail
     assert "search_deadline" in answer.detail
 
 

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-import requests
 
-from .served import ServerProcess
+from .served import ADMIN, ServerProcess
 
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 MIB = 2**20
 LIMIT = MIB
 """The server's `max_body_size`."""
@@ -53,8 +51,7 @@ def answer_to_cut(served: ServerProcess, request: bytes) -> bytes:
 
 
 def is_there(served: ServerProcess, provider: str) -> bool:
-    url = f"{served.url}/resource_providers/{provider}"
-    return requests.get(url, headers=ADMIN, timeout=30).status_code == 200
+    return served.ask("GET", f"/resource_providers/{provider}").status_code == 200
 
 
 def test_a_body_shorter_than_its_length_is_not_carried_out_though_it_is_valid(
@@ -88,7 +85,7 @@ def test_a_chunked_body_is_carried_out_only_if_its_object_is_whole(
 def test_unfinished_bodies_take_no_more_memory_than_the_limit_each(
     served: ServerProcess, framing: str
 ) -> None:
-    requests.get(f"{served.url}/traits", headers=ADMIN, timeout=30)
+    served.ask("GET", "/traits")
     (worker,) = psutil.Process(served.process.pid).children()
     before = worker.memory_info().rss
     with contextlib.ExitStack() as connections:
@@ -103,5 +100,5 @@ def test_unfinished_bodies_take_no_more_memory_than_the_limit_each(
         grown = worker.memory_info().rss - before
         # what is kept grows by an eighth; the rest is what granian has not handed over, and threads
         assert grown < CLIENTS * (LIMIT * (9 / 8 if "chunked" in framing else 0) + MIB)
-        answer = requests.get(f"{served.url}/traits", headers=ADMIN, timeout=30)
+        answer = served.ask("GET", "/traits")
         assert answer.status_code == 200

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -15,21 +14,11 @@ import requests
 
 from tests.functional.agent.processes import eventually
 
-from .served import ServerProcess
+from .served import ADMIN, ServerProcess
 
 pytestmark = pytest.mark.waiting
 
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 KILLS = 5
-
-
-@contextlib.contextmanager
-def serving(tmp_path: Path, workers: int) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path, "--workers", str(workers))
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 def running_workers(server: ServerProcess) -> list[psutil.Process]:
@@ -44,8 +33,7 @@ def created(server: ServerProcess) -> str:
     def is_acknowledged() -> bool:
         with contextlib.suppress(requests.ConnectionError):
             body = {"name": name, "uuid": name}
-            url = f"{server.url}/resource_providers"
-            answer = requests.post(url, json=body, headers=ADMIN, timeout=30)
+            answer = server.ask("POST", "/resource_providers", json=body)
             # 409: a worker was killed behind its commit
             assert answer.status_code in (200, 409), answer.text
             return True
@@ -59,7 +47,7 @@ def created(server: ServerProcess) -> str:
 def test_a_server_whose_workers_are_all_killed_time_after_time_loses_nothing(
     tmp_path: Path, workers: int
 ) -> None:
-    with serving(tmp_path, workers) as server:
+    with ServerProcess(tmp_path, "--workers", str(workers)) as server:
         names = set()
         for _ in range(KILLS):
             names.add(created(server))
@@ -67,13 +55,12 @@ def test_a_server_whose_workers_are_all_killed_time_after_time_loses_nothing(
                 worker.kill()
         names.add(created(server))
         eventually(lambda: len(running_workers(server)) == workers, "all workers")
-        url = f"{server.url}/resource_providers"
-        listed = requests.get(url, headers=ADMIN, timeout=30).json()["resource_providers"]
+        listed = server.ask("GET", "/resource_providers").json()["resource_providers"]
         assert {provider["name"] for provider in listed} == names
 
 
 def test_a_worker_serves_on_while_another_is_killed_time_after_time(tmp_path: Path) -> None:
-    with serving(tmp_path, 2) as server:
+    with ServerProcess(tmp_path, "--workers", "2") as server:
         eventually(lambda: len(running_workers(server)) == 2, "both workers")
         connection = http.client.HTTPConnection(*server.address, timeout=30)
 

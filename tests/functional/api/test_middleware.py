@@ -2,13 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from oslo_context import context
 
-from placement_server.middleware import monitoring
+from placement_server.middleware import monitoring, observation
+from placement_server.middleware.observation import ANSWERS
 from placement_server.store.changes import snapshot
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.transaction import ReadTransaction
@@ -155,21 +157,35 @@ def test_to_clients_that_the_options_exclude_the_health_is_an_unknown_path(
     assert api.get("/-/healthy", headers=headers).status == 404
 
 
+RequestLines = Callable[[], list[logging.LogRecord]]
+
+
+@pytest.fixture
+def request_lines(caplog: pytest.LogCaptureFixture) -> RequestLines:
+    """The lines of all requests that were answered since the test began."""
+    ANSWERS.record_all()
+    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
+
+    def lines() -> list[logging.LogRecord]:
+        ANSWERS.record_all()
+        return [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
+
+    return lines
+
+
 @pytest.mark.parametrize("url", ["/x%0a192.0.2.9 GET", "/traits%1b[2J", '/traits?name="%20\x1b\n'])
 def test_a_request_is_one_printable_line_of_the_log(
-    api: Client, caplog: pytest.LogCaptureFixture, url: str
+    api: Client, request_lines: RequestLines, url: str
 ) -> None:
-    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
     api.get(url)
-    (record,) = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
+    (record,) = request_lines()
     assert record.getMessage().isprintable()
     assert record.getMessage().count('"') == 2
 
 
 def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
-    api: Client, caplog: pytest.LogCaptureFixture
+    api: Client, request_lines: RequestLines
 ) -> None:
-    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
     shown_values: list[dict[str, Any]] = []
 
     def ask() -> None:
@@ -182,12 +198,12 @@ def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
     thread.start()
     thread.join()
     usual = logging.LogRecord("", 0, "", 0, "", (), None)
-    (record,) = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
+    (record,) = request_lines()
     assert vars(record).keys() >= vars(usual).keys()
-    assert (record.threadName, record.thread) == (thread.name, thread.ident)
     assert record.process == usual.process
     for time in ("created", "relativeCreated"):
         assert 0 <= getattr(usual, time) - getattr(record, time) < 60_000
+    assert record.msecs == int(record.created % 1 * 1000)
     [values] = shown_values
     expected = context.RequestContext(
         user_id="me", project_id="mine", request_id=values["request_id"], overwrite=False
@@ -196,10 +212,10 @@ def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
 
 
 def test_each_request_has_its_own_line_in_what_keeps_lines(
-    api: Client, caplog: pytest.LogCaptureFixture
+    api: Client, request_lines: RequestLines
 ) -> None:
-    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
     api.get("/traits?name=startswith:A")
+    ANSWERS.record_all()
 
     def traced(*arguments: Any, **keywords: Any) -> logging.LogRecord:
         record = logging.LogRecord(*arguments, **keywords)
@@ -210,13 +226,53 @@ def test_each_request_has_its_own_line_in_what_keeps_lines(
     logging.setLogRecordFactory(traced)
     try:
         answers = [api.get(f"/traits?name=startswith:{letter}") for letter in "BC"]
+        records = request_lines()
     finally:
         logging.setLogRecordFactory(logging.LogRecord)
-    records = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
     assert [record.getMessage().partition("startswith:")[2][0] for record in records] == [*"ABC"]
     assert [vars(record)["traced"] for record in records[1:]] == [
         answer.headers["x-openstack-request-id"] for answer in answers
     ]
+
+
+@pytest.mark.usefixtures("request_lines")
+def test_a_line_is_written_without_another_request(
+    api: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def is_written(line: str) -> bool:
+        return line in caplog.text
+
+    for url in ("/traits", RP, "/resource_classes", "/usages"):
+        api.get(url)
+        eventually(partial(is_written, f"GET {url}"), "the line is written")
+
+
+def test_requests_wait_for_a_log_that_takes_no_more(
+    api: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
+    answers = observation.Answers()
+    monkeypatch.setattr(observation, "ANSWERS", answers)
+    monkeypatch.setattr(observation, "_DELAY", 60)
+    monkeypatch.setattr(observation, "_MOST_ANSWERS", 2)
+    api.get(RP)
+    go_on = threading.Event()
+
+    def wait(_record: logging.LogRecord) -> bool:
+        return go_on.wait(60)
+
+    observation.REQUEST_LOG.addFilter(wait)
+    client = threading.Thread(target=lambda: [api.get(RP) for _ in range(4)])
+    try:
+        client.start()
+        client.join(0.5)
+        assert client.is_alive()
+    finally:
+        go_on.set()
+        client.join()
+        observation.REQUEST_LOG.removeFilter(wait)
+    answers.record_all()
+    assert caplog.text.count(f"GET {RP}") == 5
 
 
 def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(

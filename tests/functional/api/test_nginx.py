@@ -18,12 +18,12 @@ import pytest
 import requests
 
 from tests.fixtures.placement import free_port
+from tests.functional.agent.processes import eventually
 
-from .served import ServerProcess
+from .served import ADMIN, ServerProcess
 
 SAMPLE = Path(__file__).parents[3] / "etc" / "placement-nginx.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 pytestmark = pytest.mark.skipif(
     NGINX is None, reason="nginx is not installed (Debian: apt install nginx-light)"
@@ -127,6 +127,7 @@ def test_requests_of_one_kept_connection_reach_every_server(
         made = session.put(f"{proxy}/traits/CUSTOM_PROXIED", **sent)
         assert made.headers["location"] == f"{proxy}/traits/CUSTOM_PROXIED"
         assert session.get(f"{proxy}/-/healthy", **sent).status_code == 403
+    eventually(lambda: sum(map(_requests_in, servers)) >= 20, "the lines are written")
     shares = [_requests_in(server) for server in servers]
     assert all(shares), shares
     assert sum(shares) == 20

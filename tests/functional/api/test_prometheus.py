@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from tests.fixtures.placement import free_port
+from tests.fixtures.plain_trees import make_provider
 
 from .served import ServerProcess
 
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs the Debian package prometheus"
 )
 
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 OPTIONS = "[placement_server]\nmetrics_path = /-/metrics\ninventory_metrics = hosts\n"
 START_SECONDS = 60
 
@@ -27,21 +27,14 @@ START_SECONDS = 60
 @pytest.fixture
 def placement(tmp_path: Path) -> Iterator[str]:
     """The URL of a server on which a host has 8 VCPU."""
-    served = ServerProcess(tmp_path, "--workers", "2", config=OPTIONS, console_script=True)
-    try:
-        host = requests.post(
-            f"{served.url}/resource_providers", json={"name": "h"}, headers=HEADERS, timeout=30
-        ).json()
-        path = f"/resource_providers/{host['uuid']}/inventories"
-        body = {
-            "resource_provider_generation": host["generation"],
-            "inventories": {"VCPU": {"total": 8}},
-        }
-        answer = requests.put(f"{served.url}{path}", json=body, headers=HEADERS, timeout=30)
-        assert answer.status_code == 200
+    arguments = (tmp_path, "--workers", "2")
+    with ServerProcess(*arguments, config=OPTIONS, console_script=True) as served:
+
+        def send(method: str, path: str, body: object) -> None:
+            assert served.ask(method, path, json=body).ok
+
+        make_provider(send, "h", {"VCPU": 8})
         yield served.url
-    finally:
-        served.stop()
 
 
 @pytest.fixture

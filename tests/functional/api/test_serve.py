@@ -11,31 +11,28 @@ import psutil
 import pytest
 import requests
 
-from compute_agent.programs.notices import NoticeSocket
+from compute_agent.programs.systemd import NoticeSocket
 from tests.fixtures import programs
 from tests.functional.agent.processes import eventually
 
-from .served import ServerProcess
-
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+from .served import ADMIN, ServerProcess
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(
+    with ServerProcess(
         tmp_path_factory.mktemp("served"),
         *("--workers", "2", "--threads", "4"),
         config="[placement_server]\nmetrics_path = /-/metrics\nhealthcheck_path = /-/healthy\n",
         console_script=True,
-    )
-    yield server
-    server.stop()
+    ) as server:
+        yield server
 
 
 def test_it_tells_the_real_port_and_answers_there(served: ServerProcess) -> None:
     assert served.url.startswith("http://127.0.0.1:")
     assert not served.url.endswith(":0")
-    answer = requests.get(f"{served.url}/resource_providers", headers=ADMIN, timeout=30)
+    answer = served.ask("GET", "/resource_providers")
     assert answer.status_code == 200
     assert answer.headers["openstack-api-version"] == "placement 1.39"
 
@@ -117,10 +114,7 @@ def test_a_query_of_60_000_characters_reaches_the_application(served: ServerProc
 
 
 def test_answers_without_a_body_have_length_zero_or_none_and_no_type(served: ServerProcess) -> None:
-    answers = [
-        requests.put(f"{served.url}/traits/CUSTOM_SERVED", headers=ADMIN, timeout=30)
-        for _ in range(2)
-    ]
+    answers = [served.ask("PUT", "/traits/CUSTOM_SERVED") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 204]
     for answer in answers:
         assert "content-type" not in answer.headers
@@ -137,7 +131,7 @@ def test_forwarded_headers_are_ignored_by_default(served: ServerProcess) -> None
 
 
 def test_every_request_is_in_the_log_with_its_id(served: ServerProcess) -> None:
-    answer = requests.get(f"{served.url}/traits?name=in:LOGGED", headers=ADMIN, timeout=30)
+    answer = served.ask("GET", "/traits?name=in:LOGGED")
     request_id = answer.headers["x-openstack-request-id"]
     wanted = '127.0.0.1 "GET /traits?name=in:LOGGED" status: 200'
     eventually(
@@ -149,13 +143,32 @@ def test_every_request_is_in_the_log_with_its_id(served: ServerProcess) -> None:
     )
 
 
+LOGS_AT_THE_END = """
+import sys
+from placement_server.cmd.serve import main
+from placement_server.middleware import observation
+observation._DELAY = 600
+sys.exit(main())
+"""
+
+
+def test_lines_that_wait_are_written_before_a_worker_ends(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "--workers", "1", program=LOGS_AT_THE_END)
+    answers = [server.ask("GET", "/traits") for _ in range(3)]
+    assert server.stop() == 0
+    for answer in answers:
+        assert answer.headers["x-openstack-request-id"] in server.output
+
+
 def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: ServerProcess) -> None:
     assert requests.get(f"{served.url}/-/healthy", timeout=30).status_code == 200
     for _ in range(10):
-        requests.get(f"{served.url}/usages?project_id=p", headers=ADMIN, timeout=30)
-    text = requests.get(f"{served.url}/-/metrics", timeout=30).text
+        served.ask("GET", "/usages?project_id=p")
     counted = 'placement_http_requests_total{method="GET",route="/usages",status="200"} 10.0'
-    assert counted in text
+    eventually(
+        lambda: counted in requests.get(f"{served.url}/-/metrics", timeout=30).text,
+        "all workers have counted",
+    )
 
 
 def _answer(server: ServerProcess, path: str) -> requests.Response:
@@ -175,7 +188,7 @@ def test_the_metrics_outlive_a_worker_that_is_told_to_end(tmp_path: Path) -> Non
     config = "[placement_server]\nmetrics_path = /m\n"
     server = ServerProcess(tmp_path, "--workers", "1", config=config, console_script=True)
     try:
-        requests.get(f"{server.url}/usages?project_id=p", headers=ADMIN, timeout=30)
+        server.ask("GET", "/usages?project_id=p")
         (worker,) = psutil.Process(server.process.pid).children()
         worker.terminate()
         eventually(lambda: not psutil.pid_exists(worker.pid), "the worker ends")
@@ -203,6 +216,6 @@ def test_a_trial_needs_options_only(tmp_path: Path) -> None:
     trial = ("--database-url", f"sqlite:///{tmp_path}/trial.db", "--sync-database")
     server = ServerProcess(tmp_path, *trial, *("--auth-strategy", "noauth2"), configured=False)
     try:
-        assert requests.get(f"{server.url}/traits", headers=ADMIN, timeout=30).status_code == 200
+        assert server.ask("GET", "/traits").status_code == 200
     finally:
         assert server.stop() == 0

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-import requests
 
 from tests.functional.agent.processes import eventually
 
 from .served import ServerProcess
 
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 GET = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
 
 SOON = 10.0
@@ -163,7 +161,7 @@ def _lives(process: psutil.Process) -> bool:
 
 def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--workers", "1")
-    requests.get(f"{server.url}/traits", headers=ADMIN, timeout=30)
+    server.ask("GET", "/traits")
     with connect(server) as half:
         half.sendall(GET[:30])
         eventually(lambda: server.has_read(half), "a begun request")

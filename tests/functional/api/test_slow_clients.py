@@ -16,9 +16,8 @@ import requests
 
 from tests.functional.agent.processes import eventually
 
-from .served import ServerProcess
+from .served import ADMIN, ServerProcess
 
-ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 MANY = 12
 """Three times as many as the requests that the server works on at a time."""
 
@@ -88,8 +87,7 @@ def put_in_aggregates(database: Path, number: int) -> None:
 def ask(
     server: ServerProcess, method: str, path: str, json: Mapping[str, Any] | None = None
 ) -> requests.Response:
-    url = f"{server.url}{path}"
-    answer = requests.request(method, url, headers=ADMIN, timeout=120, json=json)
+    answer = server.ask(method, path, timeout=120, json=json)
     assert answer.ok, answer.text
     return answer
 

@@ -14,12 +14,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from .served import ServerProcess
+from .served import EXTENDED_ADMIN, ServerProcess
 
-HEADERS = {
-    "X-Auth-Token": "admin",
-    "OpenStack-API-Version": "placement 1.39, placement-ext 1.1",
-}
 METRICS = "/-/metrics"
 MOST = 3
 DEADLINE = 20.0
@@ -29,11 +25,8 @@ DEADLINE = 20.0
 def serving(directory: Path) -> Iterator[ServerProcess]:
     config = f"[placement_server]\nmax_watchers = {MOST}\nmetrics_path = {METRICS}\n"
     arguments = ("--workers", "1", "--threads", "1")
-    server = ServerProcess(directory, *arguments, config=config, console_script=True)
-    try:
+    with ServerProcess(directory, *arguments, config=config, console_script=True) as server:
         yield server
-    finally:
-        server.stop()
     assert "Traceback" not in server.output
 
 
@@ -51,7 +44,7 @@ def server(shared_server: ServerProcess) -> ServerProcess:
 
 
 def ask(server: ServerProcess, **params: int) -> requests.Response:
-    return requests.get(f"{server.url}/changes", params=params, headers=HEADERS, timeout=70)
+    return requests.get(f"{server.url}/changes", params=params, headers=EXTENDED_ADMIN, timeout=70)
 
 
 def write(server: ServerProcess) -> str:
@@ -59,7 +52,7 @@ def write(server: ServerProcess) -> str:
     answer = requests.post(
         f"{server.url}/resource_providers",
         json={"name": created, "uuid": created},
-        headers=HEADERS,
+        headers=EXTENDED_ADMIN,
         timeout=30,
     )
     assert answer.status_code == 200
@@ -91,7 +84,7 @@ class WaitingConnection:
         self.send(after)
 
     def send(self, after: int) -> None:
-        head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+        head = "".join(f"{name}: {value}\r\n" for name, value in EXTENDED_ADMIN.items())
         self.connection.sendall(
             f"GET /changes?after={after}&wait=60 HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode()
         )

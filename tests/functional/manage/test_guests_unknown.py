@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -22,36 +22,41 @@ HOST_DRIVER = {"compute_driver": "host.HostDriver"}
 WHY = "HostDriver cannot list the guests"
 
 
-class HostAgent(AgentCommands):
+class HostAgent(AgentCommands, eq=False, kw_only=True):
     """The answers of an agent with the host driver, after its first pass."""
 
-    def __init__(self, operator: Operator) -> None:
+    host: str
+    root: str
+
+    @classmethod
+    def of(cls, operator: Operator) -> Self:
         operator.configure(DEFAULT=HOST_DRIVER, compute_agent={"audit_grace": 0})
         operator.arguments("audit")
         conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
-        self.host: str = conf.DEFAULT.host
-        self.parts = assembly.build(conf, transport=operator.placement.transport)
-        tracker = self.parts.tracker(wait=lambda _seconds: False)
-        ((name, self.root),) = self.parts.setup.nodes().items()
-        tracker.add_node(name, self.root)
+        parts = assembly.build(conf, transport=operator.placement.transport)
+        tracker = parts.tracker(wait=lambda _seconds: False)
+        ((name, root),) = parts.setup.nodes().items()
+        tracker.add_node(name, root)
         assert tracker.run_pass(name).completed
         availability: Any = SimpleNamespace(failed_builds=0)
         schedule: Any = SimpleNamespace(trigger=lambda *_asked: True)
-        super().__init__(
+        return cls(
             conf,
-            self.parts,
+            parts,
             tracker,
             schedule,
             lambda: None,
-            book=self.parts.claims(tracker),
+            book=parts.claims(tracker),
             availability=availability,
+            host=conf.DEFAULT.host,
+            root=root,
         )
 
 
 @pytest.fixture
 def agent(offline: Operator, on_bus: Callable[[Any], None]) -> Iterator[HostAgent]:
     """On the bus, as the only one."""
-    made = HostAgent(offline)
+    made = HostAgent.of(offline)
     on_bus(made)
     yield made
     made.parts.close()
@@ -85,7 +90,7 @@ def test_the_reason_arrives_without_traceback_over_a_broker_that_serialises_erro
     offline: Operator, on_bus: Callable[[Any], None]
 ) -> None:
     offline.configure(DEFAULT={"transport_url": f"kombu+memory:///{uuid.uuid4()}"})
-    agent = HostAgent(offline)
+    agent = HostAgent.of(offline)
     on_bus(agent)
     live = offline.placement.claim({agent.root: {"VCPU": 1}})
     result = offline.run("audit", NOW, "--delete", "--json")

@@ -134,6 +134,11 @@ class TestRequests:
         assert reported.requests == [read(reported), write_of(reported, "traits")]
         assert "COMPUTE_NODE" in other.find_provider(reported.root).traits
 
+    def test_a_tree_that_others_deleted_is_made_again_with_its_uuid(self, reported, other):
+        other.delete_resource_provider(reported.root)
+        reported.report(small(reported.name))
+        assert other.find_provider(reported.root).name == reported.name
+
     @pytest.mark.parametrize(("cache", "status"), [(True, 304), (False, 200)])
     def test_a_restart_takes_one(self, reported, cache, status):
         reported.restart(cache=cache)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from compute_agent.conf import new_config
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
@@ -250,10 +251,10 @@ def test_a_claim_says_that_nothing_is_claimed_while_agents_claim_themselves(
 
     announce(0)
     claim = operations.claim(instance.spec(), instance.uuid)
-    assert claim.as_dict()["claimed"] is False
+    assert to_builtins(claim)["claimed"] is False
     assert claim.allocations
     assert instance.held == {}
     announce(1)
     claim = operations.claim(instance.spec(), instance.uuid)
-    assert claim.as_dict()["claimed"] is True
+    assert to_builtins(claim)["claimed"] is True
     assert instance.held

@@ -57,10 +57,6 @@ class Site:
         assert response.ok, response.text
         return response.json() if response.content else None
 
-    def put_tree(self, body: Any) -> str:
-        """Make a tree; the uuid of its root."""
-        return make_tree(body, self)
-
     def claim(self, held: dict[str, dict[str, int]]) -> str:
         """A new consumer that holds these amounts, by provider."""
         made = str(uuid.uuid4())

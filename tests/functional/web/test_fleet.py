@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.fixtures.sample_fleet import ZONES, uuid_of
 
 from .accessibility import violations
@@ -68,18 +69,7 @@ def test_a_claim_made_elsewhere_is_shown_within_two_seconds(
     open_page: OpenPage, site: Site
 ) -> None:
     name = f"claimed-{uuid.uuid4()}"
-    host = site.put_tree(
-        {
-            "providers": [
-                {
-                    "uuid": str(uuid.uuid4()),
-                    "name": name,
-                    "parent_provider_uuid": None,
-                    "inventories": {"VCPU": {"total": 8}},
-                }
-            ]
-        }
-    )
+    host = make_provider(site, name, {"VCPU": 8})
     page = open_page(f"#/fleet?text={name}")
     assert "0 of 8 VCPU" in summary(page)
     page.get_by_role("link", name=name).focus()

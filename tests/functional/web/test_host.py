@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
 from tests.fixtures.sample_fleet import uuid_of
 
 from .accessibility import violations
@@ -105,15 +106,8 @@ def test_everyone_can_use_the_host(open_page: OpenPage, colours: str) -> None:
 def test_thousands_of_holders_are_drawn_and_listed_up_to_a_bound(
     open_page: OpenPage, site: Site
 ) -> None:
-    root = str(uuid.uuid4())
-    store = {
-        "uuid": root,
-        "name": f"store-{root}",
-        "parent_provider_uuid": None,
-        "inventories": {"DISK_GB": {"total": 2000}, "VCPU": {"total": 1}},
-        "traits": ["COMPUTE_NODE"],
-    }
-    site.put_tree({"providers": [store]})
+    name, totals = f"store-{uuid.uuid4()}", {"DISK_GB": 2000, "VCPU": 1}
+    root = make_provider(site, name, totals, ["COMPUTE_NODE"])
     site.claim_often({root: {"DISK_GB": 1}}, 1000)
     page = open_page(f"#/host/{root}")
     page.get_by_text("and 500 more consumers").wait_for()

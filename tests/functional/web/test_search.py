@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.fixtures.plain_trees import make_provider
+
 from .accessibility import violations
 from .conftest import OpenPage
 from .site import Site
@@ -73,19 +75,7 @@ def test_guests_to_move_are_listed_and_drawn_when_somebody_asks(
     trait = f"CUSTOM_{uuid.uuid4().hex[:12].upper()}"
     names = [f"{trait[7:]}-{number}" for number in range(2)]
     roots = [
-        site.put_tree(
-            {
-                "providers": [
-                    {
-                        "uuid": str(uuid.uuid4()),
-                        "name": name,
-                        "parent_provider_uuid": None,
-                        "traits": [trait],
-                        "inventories": {"VCPU": {"total": total}},
-                    }
-                ]
-            }
-        )
+        make_provider(site, name, {"VCPU": total}, [trait])
         for name, total in zip(names, (8, 4), strict=True)
     ]
     guest = site.claim({roots[0]: {"VCPU": 4}})
@@ -122,9 +112,8 @@ def test_an_empty_request_is_not_sent_and_the_field_says_what_is_missing(
 def test_an_amount_that_is_free_and_forbidden_has_the_field_that_forbids_it(
     open_page: OpenPage, site: Site
 ) -> None:
-    host, trait = str(uuid.uuid4()), "CUSTOM_ONE_AT_A_TIME"
-    root = {"uuid": host, "name": f"one-{host}", "parent_provider_uuid": None, "traits": [trait]}
-    site.put_tree({"providers": [{**root, "inventories": {"VCPU": {"total": 8, "max_unit": 1}}}]})
+    trait = "CUSTOM_ONE_AT_A_TIME"
+    make_provider(site, f"one-{uuid.uuid4()}", {"VCPU": {"total": 8, "max_unit": 1}}, [trait])
     page = open_page(f"#/search?q={quote(f'resources=VCPU=8&required={trait}', safe='')}")
     page.get_by_text("Fits on none of 1,0").wait_for()
     table = page.get_by_role("group", name="Providers that lack room")

@@ -60,6 +60,9 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
+    def close(self) -> None:
+        self._http.close()
+
     def send(self, method: str, path: str, body: Any = None) -> Answer:
         """One try. Raises UnansweredRequest when the connection broke, and for any 5xx."""
         payload = None if body is None else json.dumps(body).encode()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fixtures.allocations import claim_body
+from tests.fixtures.plain_trees import make_provider
 
 FIRST_STAMP: Final = 1_000_000
 SHARED_CONSUMERS: Final = 3
@@ -92,15 +93,7 @@ def build(must: Any, seed: str) -> World:
 
     def provider(name: str, inventories: dict[str, Any], parent: str | None = None) -> str:
         created = str(uuid.uuid5(uuid.NAMESPACE_URL, f"bank/{seed}/{name}"))
-        body = {"name": name, "uuid": created, "parent_provider_uuid": parent}
-        must("POST", "/resource_providers", body)
-        if inventories:
-            must(
-                "PUT",
-                f"/resource_providers/{created}/inventories",
-                {"resource_provider_generation": 0, "inventories": inventories},
-            )
-        return created
+        return make_provider(must, name, inventories, uuid=created, parent=parent)
 
     def host(name: str, vcpus: int) -> str:
         return provider(

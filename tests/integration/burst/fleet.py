@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,9 +15,8 @@ import requests
 
 from benchmarks.parts import servers
 from tests.fixtures import programs
-from tests.fixtures.placement import free_port, wait_for_placement
 from tests.fixtures.rabbitmq import RabbitMq
-from tests.functional.agent.processes import AgentProcess, eventually
+from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 MACHINE = {
@@ -60,7 +58,7 @@ class Fleet:
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     schedulers: list[Path] = field(default_factory=list)
     _running: dict[Path, programs.Process] = field(default_factory=dict)
-    _server: programs.Process | None = None
+    _server: PlacementProcess | None = None
 
     @contextlib.contextmanager
     def running(self, hosts: int, schedulers: int) -> Iterator[Fleet]:
@@ -103,7 +101,8 @@ class Fleet:
         """Return the processes of a part."""
         if part == "placement":
             assert self._server is not None
-            return [self._server.pid]
+            assert self._server.process is not None
+            return [self._server.process.pid]
         processes = (
             [agent.process for agent in self.agents.values()]
             if part == "agent"
@@ -114,9 +113,7 @@ class Fleet:
     def kill_placement(self) -> None:
         """End placement and its workers at once."""
         if self._server is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._server.pid, signal.SIGKILL)
-            self._server.wait()
+            self._server.kill()
 
     def kill_scheduler(self, config: Path) -> None:
         """End a scheduler at once."""
@@ -166,23 +163,15 @@ class Fleet:
 
     def start_placement(self) -> None:
         """Start placement, again on its port."""
-        config = self.directory / "placement.conf"
-        config.write_text(
-            f"[placement_database]\nconnection = {self.database}\nsync_on_startup = true\n"
-            "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
-        )
-        log = self.directory / "placement.log"
-        self.url = self.url or f"http://127.0.0.1:{free_port()}"
-        with log.open("ab") as output:
-            self._server = programs.start(
-                "placement-server",
-                *("serve", "--config-file", str(config), "--workers", str(_WORKERS)),
-                *("--host", "127.0.0.1", "--port", self.url.rpartition(":")[2]),
-                output=output,
-                environment={**os.environ, **self.environment("placement")},
-                new_session=True,
+        if self._server is None:
+            self._server = PlacementProcess(
+                self.directory,
+                database=self.database,
+                arguments=("--workers", str(_WORKERS)),
+                environment=self.environment("placement"),
             )
-        wait_for_placement(self.url, self._server, log)
+            self.url = self._server.url
+        self._server.start()
 
     def _scheduler_config(self, number: int) -> Path:
         state = self.directory / f"scheduler{number}"

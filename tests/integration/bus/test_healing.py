@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,11 +58,6 @@ def agents(
         yield made
 
 
-def held(placement: PlacementProcess, consumer: str) -> dict[str, Any]:
-    found: dict[str, Any] = placement.get(f"/allocations/{consumer}")["allocations"]
-    return found
-
-
 def test_only_what_no_agent_runs_and_no_silent_host_may_run_is_deleted(
     placement: PlacementProcess, agents: list[AgentProcess]
 ) -> None:
@@ -79,10 +73,10 @@ def test_only_what_no_agent_runs_and_no_silent_host_may_run_is_deleted(
     foreign = claim(placement, elsewhere, {"VCPU": 1})
     claim(placement, root, {"VCPU": 1}, gone)
 
-    eventually(lambda: healer.report() and not held(placement, gone), f"deleted; {healer.logged()}")
-    assert held(placement, running_there)
-    assert held(placement, wide)
-    assert held(placement, foreign), "what is on another host is that host's to judge"
+    eventually(lambda: healer.report() and not placement.held(gone), f"deleted; {healer.logged()}")
+    assert placement.held(running_there)
+    assert placement.held(wide)
+    assert placement.held(foreign), "what is on another host is that host's to judge"
     assert healer.node()["trouble"] is None
     assert "cannot be healed" not in healer.logged()
 
@@ -129,12 +123,12 @@ def test_a_claim_of_a_scheduler_is_on_its_way_until_it_arrives_or_the_scheduler_
         root = placement.tree("healer")["healer"]["uuid"]
         for _ in range(2):
             gone = claim(placement, root, {"VCPU": 1})
-            eventually(lambda gone=gone: not held(placement, gone), healer.logged())
-        assert all(held(placement, consumer) for consumer in (late, abandoned, by_command))
+            eventually(lambda gone=gone: not placement.held(gone), healer.logged())
+        assert all(placement.held(consumer) for consumer in (late, abandoned, by_command))
         healer.script(nodes=["healer"], instances=[late])
     finally:
         scheduler.kill()
         scheduler.wait(60)
     for consumer in (abandoned, by_command):
-        eventually(lambda consumer=consumer: not held(placement, consumer), healer.logged())
-    assert held(placement, late)
+        eventually(lambda consumer=consumer: not placement.held(consumer), healer.logged())
+    assert placement.held(late)

@@ -14,12 +14,8 @@ import sqlalchemy as sa
 
 from placement_server.store.tables import changes
 from placement_server.store.transaction import VOID
-from tests.functional.api.served import ServerProcess
+from tests.functional.api.served import EXTENDED_ADMIN, ServerProcess
 
-HEADERS = {
-    "X-Auth-Token": "admin",
-    "OpenStack-API-Version": "placement 1.39, placement-ext 1.1",
-}
 WORKERS = 3
 KILLS = 4
 # Between two kills so many writes are acknowledged.
@@ -43,7 +39,7 @@ class Load:
                 answer = requests.post(
                     f"{self.url}/resource_providers",
                     json={"name": created, "uuid": created},
-                    headers=HEADERS,
+                    headers=EXTENDED_ADMIN,
                     timeout=60,
                 )
             except requests.RequestException:
@@ -67,7 +63,7 @@ class Load:
                 answer = requests.get(
                     f"{self.url}/changes",
                     params={"after": after, "limit": 7, "wait": 0 if last_round else patience},
-                    headers=HEADERS,
+                    headers=EXTENDED_ADMIN,
                     timeout=60,
                 )
             except requests.RequestException:
@@ -91,7 +87,9 @@ def test_every_follower_sees_every_change_once_while_workers_are_killed(
     engine = sa.create_engine(migrated_database_url)
     try:
         load = Load(server.url)
-        after = requests.get(f"{server.url}/changes", headers=HEADERS, timeout=60).json()["last"]
+        after = requests.get(f"{server.url}/changes", headers=EXTENDED_ADMIN, timeout=60).json()[
+            "last"
+        ]
         with ThreadPoolExecutor(8) as pool:
             writers = [pool.submit(load.write) for _ in range(4)]
             followers = [pool.submit(load.follow, after, patience) for patience in (0, 5, 5)]

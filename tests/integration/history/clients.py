@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import random
 import re
 import threading
@@ -11,10 +9,13 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.fixtures.allocations import claim_body
+from tests.fixtures.plain_trees import make_provider
+from tests.integration.bank.connection import Connection, UnansweredRequest
 from tests.integration.history.model import (
     ABSENT,
     CONFLICT,
@@ -27,35 +28,19 @@ from tests.integration.history.model import (
 CONSUMERS: Final = 4
 PROVIDERS: Final = 3
 TOTAL: Final = 6
-_HEADERS: Final = {
-    "X-Auth-Token": "admin",
-    "OpenStack-API-Version": "placement 1.39",
-    "Content-Type": "application/json",
-}
 _EXCEEDED: Final = re.compile(r"on resource provider '([0-9a-f-]{36})'.*would exceed the capacity")
-_SECONDS: Final = 30.0
-
-
-class NoAnswer(Exception):
-    """The request may have been carried out or not."""
 
 
 def send(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
     """Send one request on a connection of its own, which any worker may take."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_SECONDS)
-    try:
-        payload = None if body is None else json.dumps(body)
-        connection.request(method, path, payload, _HEADERS)
-        answer = connection.getresponse()
-        content = answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(str(error)) from error
-    finally:
-        connection.close()
-    assert answer.status != 500, content
-    if answer.status > 500:
-        raise NoAnswer(f"{answer.status} {content[:300]!r}")
-    return answer.status, json.loads(content) if content else None
+    with closing(Connection(port)) as connection:
+        try:
+            answer = connection.send(method, path, body)
+        except UnansweredRequest as error:
+            if error.kind == "500":
+                raise AssertionError(str(error)) from error
+            raise
+    return answer.status, answer.json
 
 
 @dataclass
@@ -76,13 +61,9 @@ class Recorder:
         """Create providers with inventories; consumers come into being by their claims."""
         self.consumers = tuple(str(uuid.uuid4()) for _ in range(CONSUMERS))
         self.providers = tuple(str(uuid.uuid4()) for _ in range(PROVIDERS))
+        must = Connection(self.port).must
         for provider in self.providers:
-            named = {"uuid": provider, "name": provider}
-            assert send(self.port, "POST", "/resource_providers", named)[0] == 200
-            inventories = {"VCPU": {"total": TOTAL}}
-            body = {"resource_provider_generation": 0, "inventories": inventories}
-            path = f"/resource_providers/{provider}/inventories"
-            assert send(self.port, "PUT", path, body)[0] == 200
+            make_provider(must, provider, {"VCPU": TOTAL}, uuid=provider)
 
     def record(
         self,
@@ -101,7 +82,7 @@ class Recorder:
         begin = time.monotonic()
         try:
             status, content = send(self.port, method, path, body)
-        except NoAnswer:
+        except UnansweredRequest:
             if method == "GET":
                 return None
             fields["result"] = UNANSWERED
@@ -199,7 +180,7 @@ class Client:
         path = f"/resource_providers/{provider}/inventories"
         try:
             _, known = send(self._recorder.port, "GET", path)
-        except NoAnswer:
+        except UnansweredRequest:
             return
         generation = known["resource_provider_generation"]
         total = self._dice.randint(TOTAL - 2, TOTAL + 2)

@@ -176,3 +176,19 @@ def test_a_reshape_costs_statements_by_provider_and_not_by_consumer(store: Store
     with counted(store) as statements:
         store.write(reshape.apply, wanted, moved)
     assert len(statements) <= 12 + 3 * len(wanted), "\n".join(statements)
+
+
+def test_a_reshape_changes_the_inventories_of_all_providers_in_one_statement(store: Store) -> None:
+    hosts = [new_provider(store, dict.fromkeys(CLASSES, 1000)) for _ in range(5)]
+    records = {
+        name: InventoryRecord(500 + number, 1, 2, 400, 2, 1.5)
+        for number, name in enumerate(CLASSES)
+    }
+    wanted = {host: (generation_of(store, host), records) for host in hosts}
+    with counted(store) as statements:
+        store.write(reshape.apply, wanted, [])
+    changes = [text for text in statements if "UPDATE inventories" in text]
+    assert len(changes) == 1, "\n".join(changes)
+    for host in hosts:
+        stored = store.read(inventory_rows.of_provider, host)[1]
+        assert {name: inventory.record for name, inventory in stored.items()} == records

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from placement_server.candidates.closest.closest import RelaxationSet, find_closest
 from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits import Deadline
 from tests.property.candidates.strategies import Problem, hungry_problems, known_names
 from tests.property.closest_oracle import Entry, Trees, kind_of
 from tests.unit.candidates.forest import writer_of
@@ -48,7 +49,7 @@ def test_the_changes_found_are_the_smallest_that_give_a_candidate(
     if trees.with_changes([]):
         return
     index: Index = writer_of(world).index
-    closest = find_closest(query, Trials(index, 60.0, one_per_tree=not nested), EVERY)
+    closest = find_closest(query, Trials(index, Deadline(60.0), one_per_tree=not nested), EVERY)
     assert closest.complete
     expected = {frozenset(choice.kind for choice in some) for some in trees.smallest()}
     found = [entries_of(relaxation_set) for relaxation_set in closest.sets]

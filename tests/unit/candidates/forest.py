@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from msgspec import Struct, field
 
-from placement_server.candidates.index.index import IndexWriter
+from placement_server.candidates.index.follower import IndexFollower
+from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query import parser as queries
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
+from placement_server.store.store import Store
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 CLASSES = (
@@ -175,3 +177,16 @@ def mapping(body: Mapping[str, Any], *suffixes: str) -> set[tuple[str, ...]]:
 
 def changed(world: Iterable[Provider], replacement: Provider) -> list[Provider]:
     return [replacement if provider.name == replacement.name else provider for provider in world]
+
+
+class FixedFollower(IndexFollower):
+    """An index that follows nothing."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def index(self) -> Index:
+        return self._index
+
+
+NO_STORE = cast(Store, None)

@@ -12,10 +12,10 @@ from placement_server.candidates.errors import OutOfTime, TooMuchMemory
 from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
 from placement_server.candidates.fragmentation import fragmentation
 from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.limits import MIB, Account, SearchEffort, SearchMemory
+from placement_server.candidates.limits import MIB, Account, Deadline, SearchEffort, SearchMemory
 from placement_server.candidates.query import query as queries
 from placement_server.candidates.query.parser import parse
-from placement_server.candidates.search.search import Search, SearchLimits
+from placement_server.candidates.search.search import Search
 
 from .forest import SHARING, Inventory, Provider, writer_of
 
@@ -143,11 +143,12 @@ def test_a_count_gives_up_at_its_deadline() -> None:
     index = writer_of([host(VCPU=1)]).index
     clock = itertools.count().__next__
     with pytest.raises(OutOfTime):
-        capacity(Search(query, index, SearchLimits(seconds=0.5), clock=clock))
+        capacity(Search(query, index, deadline=Deadline(0.5, clock)))
     options, effort = SearchOptions(), SearchEffort()
     shapes = [{"VCPU": 1}] * 2
     for seconds, gives_up in ((0.0, True), (600.0, False)):
-        evaluator = QueryEvaluator(index, options, SummaryCache(), seconds, Account(), effort)
+        limits = Deadline(seconds), Account(), effort
+        evaluator = QueryEvaluator(index, options, SummaryCache(), *limits)
         with pytest.raises(OutOfTime) if gives_up else nullcontext():
             assert len(evaluator.fragmentation(shapes, EVERYWHERE)[1]) == 2
 

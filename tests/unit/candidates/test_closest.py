@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import count
 from urllib.parse import parse_qsl
@@ -12,7 +13,7 @@ from placement_server.candidates.closest.closest import ClosestRelaxations, find
 from placement_server.candidates.closest.relaxations import Trials
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.limits import MIB, Account, SearchMemory
+from placement_server.candidates.limits import MIB, Account, Deadline, SearchMemory
 from placement_server.candidates.query.parser import parse
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.course import Course
@@ -27,9 +28,11 @@ def asked(text: str) -> CandidateQuery:
     return parse(parse_qsl(text), (1, 39), extensions=True)
 
 
-def closest_of(world: list[Provider], text: str, **options: object) -> ClosestRelaxations:
+def closest_of(
+    world: list[Provider], text: str, clock: Callable[[], float] = time.monotonic
+) -> ClosestRelaxations:
     index = writer_of(world).index
-    return find_closest(asked(text), Trials(index, 60.0, **options), MANY)
+    return find_closest(asked(text), Trials(index, Deadline(60.0, clock)), MANY)
 
 
 def changes_of(world: list[Provider], text: str) -> dict[str, int]:
@@ -71,7 +74,7 @@ def test_amounts_beyond_those_of_any_inventory_are_lowered_as_others_are(amount:
         Provider("odd", None, {"VCPU": Inventory(6, step_size=3)}),
     ]
     index = writer_of(world).index
-    closest = find_closest(asked(f"resources=VCPU:{amount}"), Trials(index, 60.0), MANY)
+    closest = find_closest(asked(f"resources=VCPU:{amount}"), Trials(index, Deadline(60.0)), MANY)
     (lowered,) = closest.sets
     assert lowered.relaxations[0][1] == 8
     assert [index.columns.uuid[shortage.slot] for shortage in closest.shortages] == ["host", "odd"]
@@ -186,7 +189,9 @@ def test_past_the_bound_of_memory_what_was_found_is_reported_as_incomplete() -> 
     index = writer_of(full_hosts(4000)).index
     memory = SearchMemory(MIB // 2, 64 * MIB)
     account = Account(memory)
-    closest = find_closest(asked("resources=VCPU:9"), Trials(index, 60.0, account=account), MANY)
+    closest = find_closest(
+        asked("resources=VCPU:9"), Trials(index, Deadline(60.0), account=account), MANY
+    )
     assert (closest.complete, closest.sets) == (False, [])
     account.close()
     assert memory.granted_size == 0
@@ -200,7 +205,7 @@ def test_the_ten_closest_providers_are_short_and_the_rest_are_left_out() -> None
     world.append(Provider("busy", None, {"VCPU": Inventory(40, used=1)}, ("CUSTOM_BAD",)))
     index = writer_of(world).index
     query = asked("resources=VCPU:30&required=!CUSTOM_BAD")
-    shortages = find_closest(query, Trials(index, 60.0), MANY).shortages
+    shortages = find_closest(query, Trials(index, Deadline(60.0)), MANY).shortages
     used = [20 + (7 * int(index.columns.uuid[shortage.slot][4:])) % 20 for shortage in shortages]
     assert used == list(range(20, 30))
 
@@ -213,7 +218,7 @@ def test_where_one_provider_of_a_tree_has_enough_the_others_are_not_short() -> N
     ]
     index = writer_of(world).index
     query = asked("resources=VCPU:4&resources1=VGPU:2&group_policy=none")
-    shortages = find_closest(query, Trials(index, 60.0), MANY).shortages
+    shortages = find_closest(query, Trials(index, Deadline(60.0)), MANY).shortages
     assert [
         (index.columns.uuid[shortage.slot], shortage.resource_class) for shortage in shortages
     ] == [("host", "VCPU")]
@@ -222,7 +227,7 @@ def test_where_one_provider_of_a_tree_has_enough_the_others_are_not_short() -> N
 def test_of_several_groups_that_lack_one_class_the_one_that_asks_for_most_is_named() -> None:
     index = writer_of([Provider("host", None, {"VCPU": 4})]).index
     query = asked("resources1=VCPU:3&resources2=VCPU:9&resources3=VCPU:6&group_policy=none")
-    (short,) = find_closest(query, Trials(index, 60.0), MANY).shortages
+    (short,) = find_closest(query, Trials(index, Deadline(60.0)), MANY).shortages
     assert (short.group, short.requested_amount) == ("2", 9)
 
 
@@ -234,14 +239,16 @@ def test_a_pool_that_is_short_is_named_with_the_trees_that_it_serves() -> None:
         Provider("alone", None, {"DISK_GB": 9}, sharing, ("other",)),
     ]
     index = writer_of(world).index
-    closest = find_closest(asked("resources=VCPU:1,DISK_GB:10"), Trials(index, 60.0), MANY)
+    closest = find_closest(
+        asked("resources=VCPU:1,DISK_GB:10"), Trials(index, Deadline(60.0)), MANY
+    )
     assert [index.columns.uuid[shortage.slot] for shortage in closest.shortages] == ["pool"]
     (lowered,) = closest.sets
     assert (lowered.relaxations[0][1], lowered.trees) == (5, 1)
 
 
 def reported(index: Index, query: str, rooms: dict[str, RoomOfProvider]) -> ClosestRelaxations:
-    closest = find_closest(asked(query), Trials(index, 60.0), MANY)
+    closest = find_closest(asked(query), Trials(index, Deadline(60.0)), MANY)
     closest.read_rooms(lambda _providers, _classes: rooms)
     return closest
 
@@ -284,7 +291,7 @@ WORLD = [
 
 
 def told(query: str) -> Explanation:
-    return explain(asked(query), Trials(writer_of(WORLD).index, 60.0))
+    return explain(asked(query), Trials(writer_of(WORLD).index, Deadline(60.0)))
 
 
 def test_the_filter_that_rejects_the_last_trees_is_named() -> None:
@@ -311,5 +318,5 @@ def test_dead_providers_are_not_counted() -> None:
     writer = writer_of(WORLD)
     tree = writer.tree(1)
     writer.apply({1: tree})
-    explanation = explain(asked("resources1=VCPU:1"), Trials(writer.index, 60.0))
+    explanation = explain(asked("resources1=VCPU:1"), Trials(writer.index, Deadline(60.0)))
     assert explanation.steps[0]["providers_left"] == 2

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.errors import TooManyHeavySearches
-from placement_server.candidates.limits import HeavySearches, SearchEffort
+from placement_server.candidates.limits import Deadline, HeavySearches, SearchEffort
 from placement_server.candidates.query.parser import parse
-from placement_server.candidates.search.search import Search, SearchLimits
+from placement_server.candidates.search.search import Search
 
 from .forest import Provider, writer_of
 
@@ -119,6 +119,6 @@ def test_a_search_looks_at_its_effort_and_a_small_one_has_no_place_to_wait_for()
     assert len(list(itertools.islice(search.candidates(), 1000))) == 1000
     beginning = SearchEffort(places)
     cpu.now += 0.1
-    search = Search(query, index, SearchLimits(seconds=0.0), effort=beginning, clock=lambda: 0.0)
+    search = Search(query, index, effort=beginning, deadline=Deadline(0.0, lambda: 0.0))
     with pytest.raises(TooManyHeavySearches):
         list(search.candidates())

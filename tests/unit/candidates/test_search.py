@@ -13,6 +13,7 @@ import pytest
 
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp, TooManyCandidates
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.limits import Deadline
 from placement_server.candidates.query.parser import parse
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer
@@ -175,7 +176,8 @@ def test_what_cannot_fit_fails_without_trying_combinations(
 ) -> None:
     ticks = itertools.count()
     parsed = parse(parse_qsl(query), (1, 39))
-    search = Search(parsed, writer_of(world).index, clock=lambda: float(next(ticks)))
+    deadline = Deadline(clock=lambda: float(next(ticks)))
+    search = Search(parsed, writer_of(world).index, deadline=deadline)
     assert list(search.candidates()) == []
     assert next(ticks) < looks
 
@@ -185,8 +187,7 @@ def test_a_search_that_runs_out_of_time_says_so() -> None:
     search = Search(
         parse(parse_qsl(wanted(2)), (1, 39)),
         writer_of(gpu_host("a", 24)).index,
-        SearchLimits(seconds=30.0),
-        clock=lambda: next(times),
+        deadline=Deadline(30.0, lambda: next(times)),
     )
     found: list[Candidate] = []
     with pytest.raises(OutOfTime) as caught:
@@ -202,8 +203,8 @@ def test_the_deadline_ends_exchanges_of_alike_groups(maximum: int, breadth_first
     search = Search(
         parse(parse_qsl(wanted(7)), (1, 39)),
         writer_of(gpu_host("a", 7)).index,
-        SearchLimits(maximum=maximum, breadth_first=breadth_first, seconds=9.0),
-        clock=lambda: float(next(clock)),
+        SearchLimits(maximum=maximum, breadth_first=breadth_first),
+        deadline=Deadline(9.0, lambda: float(next(clock))),
     )
     given: list[Candidate] = []
     with pytest.raises(OutOfTime) as caught:
@@ -243,7 +244,7 @@ def test_the_count_of_a_search_that_gave_up_in_the_midst_of_trees_is_true() -> N
     query = parse(parse_qsl(groups + "&group_policy=none"), (1, 39))
     # The clock is looked at when the search is made, before the first trees, and by the solver.
     times = iter([0.0, 0.0, 31.0])
-    search = Search(query, index, SearchLimits(seconds=30.0), clock=lambda: next(times))
+    search = Search(query, index, deadline=Deadline(30.0, lambda: next(times)))
     given: list[Candidate] = []
     with pytest.raises(SearchGaveUp) as caught:
         given.extend(search.candidates())

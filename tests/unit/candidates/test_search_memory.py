@@ -7,15 +7,12 @@ import itertools
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
-from typing import cast
 from urllib.parse import parse_qsl
 
 import pytest
 
 from placement_server.candidates import response
 from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, WorkerOutOfMemory
-from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import MIB, Account, HeavySearches, SearchMemory
 from placement_server.candidates.query.parser import parse
@@ -23,9 +20,8 @@ from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.placements import Series
 from placement_server.candidates.search.search import Candidate, Search, SearchLimits
 from placement_server.candidates.service import CandidateService
-from placement_server.store.store import Store
 
-from .forest import SHARING, Provider, writer_of
+from .forest import NO_STORE, SHARING, FixedFollower, Provider, writer_of
 
 # What is counted is at least this share of what tracemalloc sees, and at most this many times it.
 LEAST_SHARE = 1.0
@@ -307,16 +303,3 @@ def test_an_answer_in_chunks_has_the_same_bytes(name: str, monkeypatch: pytest.M
     chunks = renderer.body(search.candidates())
     assert len(chunks) > 3
     assert b"".join(chunks) == whole
-
-
-class FixedFollower(IndexFollower):
-    """An index that follows nothing."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-
-    def index(self) -> Index:
-        return self._index
-
-
-NO_STORE = cast(Store, None)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits import Deadline
 from placement_server.candidates.query.parser import parse
 from placement_server.candidates.query.query import plan
 from placement_server.candidates.search.problem import Problem
@@ -156,7 +157,7 @@ def ticks_of(world: list[Provider], query: str) -> tuple[int, int]:
     search = Search(
         parse(parse_qsl(query), (1, 39)),
         writer_of(world).index,
-        clock=lambda: float(next(ticks)),
+        deadline=Deadline(clock=lambda: float(next(ticks))),
     )
     return len(list(search.candidates())), next(ticks)
 

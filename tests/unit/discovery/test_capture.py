@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from compute_agent.discovery import capture as capture_module
-from compute_agent.discovery.capture import RecordedGpus, capture, gpus_from_json, replay
+from compute_agent.discovery.capture import RecordedGpus, capture, read_description, replay
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import GpuInstance, MigDevice, MigProfile, NvLink, VgpuType
 from compute_agent.discovery.nvml import NvmlGpu
@@ -59,11 +59,12 @@ def test_replaying_a_capture_gives_the_machine_it_was_taken_from(tmp_path: Path)
     assert any(device.bridges for device in there.pci_devices)
 
 
-def test_facts_of_another_release_are_passed_over() -> None:
+def test_facts_of_another_release_are_passed_over(tmp_path: Path) -> None:
     piece = {"uuid": "MIG-1", "profile": "1g.10gb", "gpu_instance": 1, "compute_instance": 0}
     pieces = [{**piece, "slices": 1, "later": 1}]
     recorded = [{"address": "0000:84:00.0", "uuid": "GPU-1", "later": 1, "mig_devices": pieces}]
-    (gpu,) = gpus_from_json(recorded, "capture.json")
+    (tmp_path / "capture.json").write_text(json.dumps({"format": 1, "nvml": recorded, "later": 1}))
+    (gpu,) = read_description(tmp_path).nvml
     assert (gpu.address, gpu.uuid) == ("0000:84:00.0", "GPU-1")
     assert gpu.mig_devices == (MigDevice("MIG-1", "1g.10gb", 1, 0),)
 

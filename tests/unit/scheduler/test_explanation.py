@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.outcomes import (
     Causes,
@@ -25,4 +27,18 @@ def test_an_error_that_travels_keeps_all_that_it_carries() -> None:
     error = NoValidHost("reason", causes)
     # as oslo.messaging makes it again
     again = type(error)(*error.args, **error.kwargs)
-    assert (str(again), again.causes.as_dict()) == (str(error), causes.as_dict())
+    assert (str(again), again.causes) == (str(error), causes)
+
+
+def test_an_error_of_a_newer_scheduler_is_made_again_without_what_is_not_known_here() -> None:
+    body = {"notes": ["note"], "claims_lost": [{"host": "h", "since": 3}], "more": {}}
+    error = NoValidHost("reason", body)
+    assert (error.causes.notes, error.causes.claims_lost) == (("note",), (LostClaim("h"),))
+
+
+@pytest.mark.parametrize("body", [{"filters": [{"name": "F"}]}, {"notes": "n"}, {"queries": [1]}])
+def test_what_is_no_such_error_is_refused_as_the_message_bus_expects_it(
+    body: dict[str, object],
+) -> None:
+    with pytest.raises(TypeError, match=r"at `\$\."):
+        NoValidHost("reason", body)

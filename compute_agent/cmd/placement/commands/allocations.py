@@ -9,6 +9,7 @@ from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import BadInput, provider_amounts
 from compute_agent.cmd.placement.client import Client, NamedThingMissing
 from compute_agent.cmd.placement.parser import CONSUMER, PROVIDER, Commands
+from compute_agent.placement.allocations.allocations import INSTANCE
 from compute_agent.placement.connection import CONSUMER_TYPE
 
 
@@ -79,7 +80,7 @@ def _set(namespace: argparse.Namespace, client: Client) -> None:
     if not (body["project_id"] and body["user_id"]):
         raise BadInput(f"Consumer {namespace.consumer} is new: give it --project and --user.")
     if client.connection.newest() >= CONSUMER_TYPE:
-        body["consumer_type"] = namespace.type or present.get("consumer_type") or "INSTANCE"
+        body["consumer_type"] = namespace.type or present.get("consumer_type") or INSTANCE
     path = f"/allocations/{namespace.consumer}"
     client.ask("PUT", path, f"Writing what consumer {namespace.consumer} holds", body)
     _show(namespace, client)
