@@ -22,18 +22,18 @@ what its consumers hold.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, of_record
+from compute_agent.placement.answers import PlannedMoveFrom
 from compute_agent.programs.decoding import Whole
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
@@ -122,28 +122,21 @@ class Exchange(Struct, frozen=True):
         self.client.write(doing, wanted_holdings, "Nothing was changed.")
 
 
-class _Tree(Struct):
-    root: str
-
-
-class _Resources(Struct):
-    resources: dict[str, Whole]
-
-
-class _PlannedMove(Struct, rename={"source": "from", "destination": "to"}):
-    consumer: str
+class _CarriedMove(PlannedMoveFrom):
     migration: str
-    source: _Tree
-    destination: _Tree
-    allocations: dict[str, _Resources]
-    mappings: dict[str, list[str]]
 
 
-class _Plan(Struct):
-    moves: list[_PlannedMove]
+class _Progress(Struct, omit_defaults=True):
+    """What the file has: the plan, and which of its moves are done.
+
+    :param sources: what each guest held, and `keeper` who holds what they left, of a plan whose
+        moves are made together.
+    """
+
+    moves: list[_CarriedMove]
     done: list[Whole]
     keeper: str = ""
-    sources: dict[str, dict[str, dict[str, Whole]]] = {}
+    sources: Mapping[str, Mapping[str, Mapping[str, Whole]]] = {}
 
 
 class CarriedPlan:
@@ -154,24 +147,20 @@ class CarriedPlan:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        content = documents.read_file(path)
-        documents.parse(content, _Plan)
-        # the commands that move guests get all that the plan has of a move
-        self._document = json.loads(content)
+        self._progress = documents.parse(documents.read_file(path), _Progress)
 
     @classmethod
     def write(
-        cls, path: Path, moves: Sequence[Mapping[str, Any]], sources: Mapping[str, Amounts] | None
+        cls, path: Path, moves: Sequence[PlannedMoveFrom], sources: Mapping[str, Amounts] | None
     ) -> CarriedPlan:
         """Write the file of a plan of which nothing is done.
 
         :param sources: what each guest holds, of a plan whose moves are made together.
         """
-        named = [{**move, "migration": str(uuid.uuid4())} for move in moves]
-        document: dict[str, Any] = {"moves": named, "done": []}
+        progress = _Progress([{**move, "migration": str(uuid.uuid4())} for move in moves], [])
         if sources is not None:
-            document |= {"keeper": str(uuid.uuid4()), "sources": sources}
-        write_atomically(path, json.dumps(document).encode(), 0o600)
+            progress.keeper, progress.sources = str(uuid.uuid4()), sources
+        write_atomically(path, json.encode(progress), 0o600)
         return cls(path)
 
     def carry_out(
@@ -195,10 +184,10 @@ class CarriedPlan:
         :raises MoveRefused: the consumer holds something else than the plan knows.
         :raises PlacementError: what was not done can be gone on with.
         """
-        if "sources" in self._document:
+        if self._progress.sources:
             return self._carry_out_together(client, move_guests, say)
-        moves = self._document["moves"]
-        waiting = [at for at in range(len(moves)) if at not in self._document["done"]]
+        moves = self._progress.moves
+        waiting = [at for at in range(len(moves)) if at not in self._progress.done]
         mover.recover()
         # those that were cut off hold two places until they end
         waiting.sort(key=lambda at: _cut_off(client, moves[at]) is None)
@@ -233,9 +222,9 @@ class CarriedPlan:
         move_guests: Callable[[Sequence[Mapping[str, Any]]], int],
         say: Callable[[str], None],
     ) -> bool:
-        moves, name = self._document["moves"], f"all {len(self._document['moves'])} moves together"
-        exchange = Exchange(client, self._document["keeper"], moves, self._document["sources"])
-        if not self._document["done"]:
+        moves, name = self._progress.moves, f"all {len(self._progress.moves)} moves together"
+        exchange = Exchange(client, self._progress.keeper, moves, self._progress.sources)
+        if not self._progress.done:
             exchange.claim()
             say(f"{name}: moving")
             status = move_guests(moves)
@@ -251,7 +240,7 @@ class CarriedPlan:
             for at in range(len(moves)):
                 self._record_done(at, say)
         # what the guests left
-        client.release(self._document["keeper"])
+        client.release(self._progress.keeper)
         self._path.unlink()
         return True
 
@@ -273,12 +262,12 @@ class CarriedPlan:
         return True
 
     def _record_done(self, at: int, say: Callable[[str], None]) -> None:
-        self._document["done"].append(at)
-        write_atomically(self._path, json.dumps(self._document).encode(), 0o600)
+        self._progress.done.append(at)
+        write_atomically(self._path, json.encode(self._progress), 0o600)
         say(f"{self._name(at)}: done")
 
     def _name(self, at: int) -> str:
-        moves = self._document["moves"]
+        moves = self._progress.moves
         return f"move {at + 1} of {len(moves)}, {moves[at]['consumer']}"
 
 
