@@ -56,6 +56,13 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.store.close()
 
 
+def check_refused(site: Site, caplog: pytest.LogCaptureFixture, reason: str) -> None:
+    """A worker that starts says why it refuses the file, and has what the database has."""
+    begun, fresh = site.started()
+    assert begun == fresh
+    assert reason in caplog.text
+
+
 def test_a_worker_that_starts_reads_only_what_has_changed(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,11 +113,9 @@ def test_the_file_of_another_database_is_refused(
 ) -> None:
     site.saved()
     other = Site(tmp_path)
-    begun, fresh = other.started()
+    check_refused(other, caplog, "does not have the change records")
     other.store.close()
-    assert begun == fresh
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
-    assert "does not have the change records" in caplog.text
 
 
 def test_a_file_with_other_sums_than_the_database_is_refused(
@@ -121,9 +126,7 @@ def test_a_file_with_other_sums_than_the_database_is_refused(
     with site.store.engine.begin() as connection:
         # No change record tells of it: somebody repaired the database by hand.
         connection.exec_driver_sql("UPDATE inventories SET used = 3")
-    begun, fresh = site.started()
-    assert begun == fresh
-    assert "do not have the same sums" in caplog.text
+    check_refused(site, caplog, "do not have the same sums")
 
 
 def test_a_file_of_trees_that_were_written_without_a_record_is_refused(
@@ -139,9 +142,7 @@ def test_a_file_of_trees_that_were_written_without_a_record_is_refused(
         connection.exec_driver_sql(
             "UPDATE resource_providers SET generation = generation + 1 WHERE name = 'other'"
         )
-    begun, fresh = site.started()
-    assert begun == fresh
-    assert "have other generations" in caplog.text
+    check_refused(site, caplog, "have other generations")
 
 
 def test_a_file_with_names_that_the_database_lacks_is_refused(
@@ -156,9 +157,7 @@ def test_a_file_with_names_that_the_database_lacks_is_refused(
     saved.columns.classes = {stock[0] + 9999: stock[1]}
     saved.columns.inventory_class = GrowableArray.after(saved.columns.inventory_class.view() + 9999)
     file.write(saved)
-    begun, fresh = site.started()
-    assert begun == fresh
-    assert "classes or traits that the database lacks" in caplog.text
+    check_refused(site, caplog, "classes or traits that the database lacks")
 
 
 def test_a_file_whose_missing_records_may_be_pruned_is_refused(
@@ -172,6 +171,4 @@ def test_a_file_whose_missing_records_may_be_pruned_is_refused(
             "INSERT INTO changes (id, created_at, root_provider_id, kind, write_id) "
             "VALUES (20004, '2026-01-01 00:00:00', 0, 3, 5)"
         )
-    begun, fresh = site.started()
-    assert begun == fresh
-    assert "may have been pruned" in caplog.text
+    check_refused(site, caplog, "may have been pruned")

@@ -22,7 +22,6 @@ VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
 NESTED = LayoutOptions(is_nested=True, gpu=VGPU)
 FLAT = LayoutOptions(gpu=VGPU)
 GPU0, GPU1 = "_pci_0000_20_00_0", "_pci_0000_21_00_0"
-MISSING = "CUSTOM_DEVICE_MISSING"
 
 
 def machine(**size: int) -> HostTopology:
@@ -44,21 +43,18 @@ class TestIdentity:
         assert {p.name: p.uuid for p in content(host.update())} == before
         assert before[f"{NAME}_NUMA0"] == child_uuid(ROOT, "numa:0")
 
-    def test_a_cell_that_another_service_made_is_adopted_by_its_name(self) -> None:
+    @pytest.mark.parametrize(("theirs", "ours"), [("_NUMA0", "_NUMA0"), ("_0000:20:00.0", GPU0)])
+    def test_what_another_service_made_is_adopted_by_its_name_or_by_its_address_and_renamed(
+        self, theirs: str, ours: str
+    ) -> None:
         host = Host(machine(), NESTED)
-        theirs = str(uuidlib.uuid4())
-        host.tree.new_child(f"{NAME}_NUMA0", ROOT, theirs, 7)
+        uuid = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}{theirs}", ROOT, uuid, 7)
+        number = len(reported(machine(), NESTED).names())
         host.update()
-        assert host.provider("_NUMA0").uuid == theirs
-        assert "OWNER_NOVA" in host.provider("_NUMA0").traits
-
-    def test_a_provider_named_otherwise_is_adopted_by_its_address_and_renamed(self) -> None:
-        host = Host(machine(), NESTED)
-        theirs = str(uuidlib.uuid4())
-        host.tree.new_child(f"{NAME}_0000:20:00.0", ROOT, theirs, 7)
-        host.update()
-        assert host.provider(GPU0).uuid == theirs
-        assert len([p for p in content(host.tree) if "20" in p.name]) == 1
+        assert host.provider(ours).uuid == uuid
+        assert "OWNER_NOVA" in host.provider(ours).traits
+        assert len(host.names()) == number
 
     def test_a_provider_of_another_owner_is_not_adopted(self) -> None:
         host = Host(machine(), NESTED)

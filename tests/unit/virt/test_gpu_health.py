@@ -46,15 +46,6 @@ def test_it_is_marked_and_all_of_it_is_reserved_and_other_gpus_are_not(host: Hos
     assert reserved(host, GPU1) == (0, 4)
 
 
-def test_the_mark_stays_when_the_driver_knows_nothing_of_the_error_any_more(host: Host) -> None:
-    report_xid(host, 48)
-    host.update()
-    report_xid(host, None)
-    host.update()
-    assert UNHEALTHY in host.provider(GPU0).traits
-    assert reserved(host, GPU0) == (4, 4)
-
-
 def test_it_is_given_out_again_once_error_and_mark_are_gone(host: Host) -> None:
     report_xid(host, 94)
     host.update()

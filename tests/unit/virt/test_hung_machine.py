@@ -111,23 +111,19 @@ def test_a_machine_that_hangs_at_the_start_is_waited_for(driver: HostDriver, mac
     answer()
 
 
-def test_a_disk_of_a_dead_server_is_named(
-    driver: HostDriver, never: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(os, "statvfs", never)
-    with pytest.raises(
-        errors.VirtDriverNotReady, match=f"{tmp_path}/instances has not returned since"
-    ):
-        driver.get_available_resource("host1")
-
-
-def test_an_image_cache_of_a_dead_server_is_named(
-    driver: HostDriver, never: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("call", "hung"), [("statvfs", "instances"), ("walk", "instances/_base")])
+def test_a_disk_or_an_image_cache_of_a_dead_server_is_named(
+    driver: HostDriver,
+    never: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    call: str,
+    hung: str,
 ) -> None:
     driver.conf.set_override("reserve_disk_resource_for_image_cache", True, "workarounds")
-    monkeypatch.setattr(os, "walk", never)
+    monkeypatch.setattr(os, call, never)
     with pytest.raises(
-        errors.VirtDriverNotReady, match=f"{tmp_path}/instances/_base has not returned since"
+        errors.VirtDriverNotReady, match=f"{tmp_path}/{hung} has not returned since"
     ):
         driver.get_available_resource("host1")
 

@@ -30,7 +30,6 @@ SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, n
 VFS = "CUSTOM_PCI_8086_1889"
 PORT = "_0000:80:00.0"
 VF0, VF1 = PciAddress("0001:80:00.0"), PciAddress("0001:80:00.1")
-OTHER_VF = PciAddress("0001:81:00.0")
 GUEST = "aaaaaaaa-0000-4000-8000-000000000001"
 STRANGER = "bbbbbbbb-0000-4000-8000-000000000002"
 

@@ -56,10 +56,6 @@ class TestFlatToNested:
             host.driver.update_provider_tree(tree, NAME)
         assert content(tree) == content(host.tree)
 
-    def test_a_fresh_host_needs_none(self) -> None:
-        host = reported(machine(), replace(FLAT, is_nested=True))
-        assert host.totals("_NUMA0")["VCPU"] == 4
-
     def test_consumers_move_to_cells_and_the_root_keeps_the_disk(self) -> None:
         host = flat_host()
         host.change(is_nested=True)
@@ -188,16 +184,24 @@ class TestDedicatedCpus:
 
 class TestVgpus:
     @pytest.mark.parametrize(
-        "mdevs", [(MdevUse("u1", GPU0), MdevUse("u2", GPU0)), (MdevUse("u", PciAddress("x")),)]
+        ("mdevs", "held", "said"),
+        [
+            ((MdevUse("u1", GPU0), MdevUse("u2", GPU0)), 1, "consumer guest-1 holds 1 VGPU"),
+            ((MdevUse("u", PciAddress("x")),), 1, "consumer guest-1 holds 1 VGPU"),
+            ((), 99, "and no GPU of this host has room"),
+            (None, 1, "consumer guest-1"),
+        ],
+        ids=["more devices", "devices of no GPU", "more than all GPUs have", "no guest here"],
     )
-    def test_a_consumer_whose_devices_do_not_match_is_named(
-        self, mdevs: tuple[MdevUse, ...]
+    def test_a_consumer_whose_vgpus_have_no_place_is_named(
+        self, mdevs: tuple[MdevUse, ...] | None, held: int, said: str
     ) -> None:
         host = flat_host()
-        root_with(host, "VGPU", 8)
-        host.driver.guests["guest-1"] = InstanceDevices(mdevs=mdevs)
-        with pytest.raises(errors.ReshapeFailed, match="consumer guest-1 holds 1 VGPU"):
-            host.reshape({"guest-1": consumer(**{ROOT: {"VGPU": 1}})})
+        root_with(host, "VGPU", 99)
+        if mdevs is not None:
+            host.driver.guests["guest-1"] = InstanceDevices(mdevs=mdevs)
+        with pytest.raises(errors.ReshapeFailed, match=said):
+            host.reshape({"guest-1": consumer(**{ROOT: {"VGPU": held}})})
 
     @pytest.mark.parametrize("why", ["stopped", "a migration", "a driver that lists no guests"])
     def test_who_shows_no_device_goes_to_the_gpu_with_most_free(
@@ -245,19 +249,6 @@ class TestVgpus:
         assert {name: held_of(after[name]) for name in amounts} == {
             name: {places[name]: {"VGPU": amount}} for name, amount in amounts.items()
         }
-
-    def test_more_than_all_gpus_have_is_named(self) -> None:
-        host = flat_host()
-        root_with(host, "VGPU", 99)
-        host.driver.guests["guest-1"] = InstanceDevices()
-        with pytest.raises(errors.ReshapeFailed, match="and no GPU of this host has room"):
-            host.reshape({"guest-1": consumer(**{ROOT: {"VGPU": 99}})})
-
-    def test_a_consumer_that_is_no_guest_here_is_named(self) -> None:
-        host = flat_host()
-        root_with(host, "VGPU", 8)
-        with pytest.raises(errors.ReshapeFailed, match="consumer stranger"):
-            host.reshape({"stranger": consumer(**{ROOT: {"VGPU": 1}})})
 
 
 class TestGpuFunctions:
