@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tests.data.kernel_formats import vpd
 from tests.data.machine_builder import MachineBuilder
 from tests.data.machine_parts import GIB, add_cells, machine_named
 
@@ -77,11 +78,7 @@ def vpi_cards() -> MachineBuilder:
         machine.pci(board, vendor="14e4", product="16a2", class_code="020000", driver="bnx2x")
         machine.netdev(board, f"ens{slot}", mac=f"00:0a:f7:00:0{slot}:00", addr_assign_type=3)
         machine.sriov(board, total=16, made=0)
-        fields = b"PN\x04BCMASN\x0a0123456789RV\x01\x00"
-        machine.sys(
-            f"{machine.device(board)}/vpd",
-            bytes([0x82, 3, 0]) + b"NIC" + bytes([0x90, len(fields), 0]) + fields + b"\x78",
-        )
+        machine.sys(f"{machine.device(board)}/vpd", vpd(b"0123456789"))
     return machine
 
 

@@ -1,4 +1,4 @@
-"""Formats in which a kernel shows numbers of CPUs and PCI functions in /sys."""
+"""Formats in which a kernel shows numbers of CPUs, PCI functions and their data in /sys."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ def config_space(vendor: str, product: str, class_code: str) -> bytes:
     header[14] = 1 if class_code.startswith("0604") else 0
     struct.pack_into("<HH", header, 44, int(vendor, 16), 1)
     return bytes(header)
+
+
+def vpd(serial: bytes) -> bytes:
+    """Vital product data: a product's name, then part and serial number."""
+    fields = b"PN\x04MCX6" + b"SN" + bytes([len(serial)]) + serial + b"RV\x01\x00"
+    name = b"ConnectX-6"
+    return (
+        bytes([0x82, len(name), 0]) + name + bytes([0x90, len(fields), 0]) + fields + bytes([0x78])
+    )
 
 
 def uevent(address: str, vendor: str, product: str, class_code: str, driver: str | None) -> str:

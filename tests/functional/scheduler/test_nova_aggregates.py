@@ -12,6 +12,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.openstack.service import ServiceUnusable
 from compute_agent.scheduler.fleet.aggregates import KEPT_SECONDS, NovaAggregates, source_of
+from tests.fixtures.clocks import ManualClock
 from tests.fixtures.stub_server import StubHandler, StubServer
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 
@@ -76,18 +77,11 @@ def file(nova: Nova, config: Path) -> Path:
     return configured(nova, config)
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_aggregates_are_read_with_their_zones_and_kept_for_a_minute(nova: Nova, file: Path) -> None:
     nova.aggregates = [aggregate(AZ, "h1", zone="az1")]
     source = source_of(agent_conf.new_config([f"--config-file={file}"]))
     assert isinstance(source, NovaAggregates)
-    source._aggregates.clock = clock = Clock()
+    source._aggregates.clock = clock = ManualClock()
     assert source.current().where("availability_zone", "az1") == {AZ}
     assert [zone.uuid for zone in source.current().of_host("h1")] == [AZ]
     assert nova.asked == [("/v2.1/os-aggregates", "compute 2.41")]
@@ -100,7 +94,7 @@ def test_what_was_read_stays_in_force_while_nova_is_away(nova: Nova, file: Path)
     nova.aggregates = [aggregate(AZ, "h1", zone="az1")]
     source = source_of(agent_conf.new_config([f"--config-file={file}"]))
     assert isinstance(source, NovaAggregates)
-    source._aggregates.clock = clock = Clock()
+    source._aggregates.clock = clock = ManualClock()
     source.current()
     nova.down = True
     clock.now = KEPT_SECONDS

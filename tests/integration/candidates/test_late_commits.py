@@ -17,20 +17,13 @@ from placement_server.store.providers import providers, traits
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
 from placement_server.store.transaction import WriteTransaction
+from tests.fixtures.clocks import ManualClock
 from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 
 pytestmark = pytest.mark.waiting
 
 DEADLINE = 30.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -54,7 +47,7 @@ def notes(store: Store) -> int:
 
 def test_a_commit_that_comes_after_its_id_was_given_up_is_seen(store: Store) -> None:
     slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
-    clock = Clock()
+    clock = ManualClock()
     follower = IndexFollower(store, clock=clock)
     follower.index()
     paused = Store.open(store.url, clock=clock)
@@ -73,7 +66,7 @@ def test_a_commit_that_comes_after_its_id_was_given_up_is_seen(store: Store) -> 
 
 
 def test_a_late_commit_that_cannot_be_noted_again_is_told(store: Store) -> None:
-    name, clock = create(store), Clock()
+    name, clock = create(store), ManualClock()
     paused = Store.open(store.url, clock=clock)
 
     def lose_the_notes(tx: WriteTransaction) -> None:

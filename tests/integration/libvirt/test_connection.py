@@ -12,6 +12,7 @@ import pytest
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, HypervisorUnreachable
 from compute_agent.discovery.libvirt.connection import Keepalive, LibvirtConnection
 from tests.fixtures.certificates import Certificates
+from tests.fixtures.clocks import ManualClock
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 from tests.fixtures.placement import free_port
 from tests.integration.libvirt.connections import (
@@ -26,16 +27,6 @@ from tests.integration.libvirt.connections import (
 pytestmark = pytest.mark.waiting
 
 QUICK = Keepalive(interval=1, count=1)
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 # --- a daemon that ends ---------------------------------------------------------------------------
@@ -92,7 +83,7 @@ def test_a_daemon_that_comes_later_is_connected_to(
 def test_a_daemon_that_is_down_is_not_connected_to_before_the_back_off_is_over(
     libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(1000.0)
     connection = connect(libvirtd.uri, clock=clock)
     libvirtd.terminate()
     for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0):

@@ -14,6 +14,7 @@ from placement_server.candidates.errors import TooManyHeavySearches
 from placement_server.candidates.limits import Deadline, HeavySearches, SearchEffort
 from placement_server.candidates.query.parser import parse
 from placement_server.candidates.search.search import Search
+from tests.fixtures.clocks import ManualClock
 
 from .forest import Provider, writer_of
 
@@ -25,17 +26,7 @@ def _usual_switch_interval() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-class Cpu:
-    """Processor time that is what the test says."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def heavy_effort(places: HeavySearches, cpu: Cpu) -> SearchEffort:
+def heavy_effort(places: HeavySearches, cpu: ManualClock) -> SearchEffort:
     """A search that has used its time and has a place."""
     effort = SearchEffort(places)
     cpu.now += places.seconds
@@ -44,7 +35,7 @@ def heavy_effort(places: HeavySearches, cpu: Cpu) -> SearchEffort:
 
 
 def test_a_search_is_heavy_once_it_has_used_the_processor_for_a_while() -> None:
-    cpu = Cpu()
+    cpu = ManualClock()
     calls: list[int] = []
     places = HeavySearches(1, 0.1, cpu)
     effort = SearchEffort(places, lambda: calls.append(1))
@@ -58,7 +49,7 @@ def test_a_search_is_heavy_once_it_has_used_the_processor_for_a_while() -> None:
 
 
 def test_a_light_search_goes_on_while_all_places_are_taken() -> None:
-    cpu = Cpu()
+    cpu = ManualClock()
     places = HeavySearches(1, 0.1, cpu)
     heavy_effort(places, cpu)
     light = SearchEffort(places)
@@ -67,7 +58,7 @@ def test_a_light_search_goes_on_while_all_places_are_taken() -> None:
 
 
 def test_a_heavy_search_without_a_place_gives_up_at_its_deadline() -> None:
-    cpu = Cpu()
+    cpu = ManualClock()
     places = HeavySearches(2, 0.1, cpu)
     first, _second = heavy_effort(places, cpu), heavy_effort(places, cpu)
     with pytest.raises(TooManyHeavySearches, match="2 such searches at a time") as caught:
@@ -81,7 +72,7 @@ def test_a_heavy_search_without_a_place_gives_up_at_its_deadline() -> None:
 
 
 def test_a_heavy_search_waits_for_a_place_and_lets_others_know_before() -> None:
-    cpu = Cpu()
+    cpu = ManualClock()
     places = HeavySearches(1, 0.1, cpu)
     running = heavy_effort(places, cpu)
     about_to_wait = threading.Event()
@@ -97,7 +88,7 @@ def test_a_heavy_search_waits_for_a_place_and_lets_others_know_before() -> None:
 
 
 def test_other_threads_get_the_interpreter_sooner_while_a_heavy_search_runs() -> None:
-    cpu, usual = Cpu(), sys.getswitchinterval()
+    cpu, usual = ManualClock(), sys.getswitchinterval()
     places = HeavySearches(2, 0.1, cpu)
     efforts = [heavy_effort(places, cpu), heavy_effort(places, cpu)]
     assert sys.getswitchinterval() < usual
@@ -112,7 +103,7 @@ def test_a_search_looks_at_its_effort_and_a_small_one_has_no_place_to_wait_for()
     index = writer_of(world).index
     groups = "&".join(f"resources_{number}=VGPU:1" for number in range(8))
     query = parse(parse_qsl(groups + "&group_policy=isolate"), (1, 39))
-    cpu = Cpu()
+    cpu = ManualClock()
     places = HeavySearches(1, 0.1, cpu)
     heavy_effort(places, cpu)
     search = Search(query, index, effort=SearchEffort(places))

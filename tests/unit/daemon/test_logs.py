@@ -11,25 +11,18 @@ from oslo_config import cfg
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.logs import PERIOD_SECONDS, BusConditions, set_up
+from tests.fixtures.clocks import ManualClock
 
 RABBIT = "oslo.messaging._drivers.impl_rabbit"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def conditions(clock: Clock) -> BusConditions:
+def conditions(clock: ManualClock) -> BusConditions:
     return BusConditions(clock)
 
 
@@ -73,7 +66,9 @@ def test_a_message_to_all_that_nobody_waits_for_is_no_line(conditions: BusCondit
     assert not conditions.pass_on(record("[%s] Reconnected to AMQP", "a", level=logging.INFO))
 
 
-def test_a_condition_that_lasts_is_logged_again(conditions: BusConditions, clock: Clock) -> None:
+def test_a_condition_that_lasts_is_logged_again(
+    conditions: BusConditions, clock: ManualClock
+) -> None:
     assert conditions.pass_on(record("AMQP server is unreachable"))
     clock.now += PERIOD_SECONDS - 1
     assert not conditions.pass_on(record("AMQP server is unreachable"))

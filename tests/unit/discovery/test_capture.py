@@ -16,9 +16,9 @@ from compute_agent.discovery.nvml import NvmlGpu
 from compute_agent.discovery.storage import FileSystem
 from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
+from tests.data.kernel_formats import vpd
 from tests.data.machine_builder import MachineBuilder
 from tests.data.make_two_cells import TWO_CELLS
-from tests.unit.discovery.product_data import vpd
 
 WHOLE = NvmlGpu(
     "0000:17:00.0",  # type: ignore[arg-type]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.data.kernel_formats import vpd
 from tests.data.machine_builder import MachineBuilder
 from tests.unit.discovery.conftest import Machine
-from tests.unit.discovery.product_data import vpd
 
 PF = "0000:81:00.0"
 ROUTE_HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.sysfs.vpd import serial_number
 from compute_agent.discovery.topology import Discovery
+from tests.data.kernel_formats import vpd
 from tests.data.machine_builder import MachineBuilder
-from tests.unit.discovery.product_data import vpd
 
 
 def test_the_serial_number_is_found_among_other_keywords() -> None:

@@ -27,16 +27,10 @@ from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.search import prefilters
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
+from tests.fixtures.clocks import ManualClock
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import candidate, summary
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def announced(**versions: int) -> Announcements:
@@ -53,8 +47,8 @@ def announce(announcements: Announcements, root: str, version: int, **more: Any)
     announcements.receive({**state, "service_version": version})
 
 
-def fleet(announcements: Announcements | None, clock: Clock | None = None) -> Fleet:
-    return Fleet(announcements, lambda roots: roots, BEHAVIOURS, clock or Clock())
+def fleet(announcements: Announcements | None, clock: ManualClock | None = None) -> Fleet:
+    return Fleet(announcements, lambda roots: roots, BEHAVIOURS, clock or ManualClock())
 
 
 def test_the_lowest_version_of_all_agents_counts() -> None:
@@ -67,12 +61,14 @@ def test_without_agents_the_lowest_version_is_0_and_without_a_bus_there_is_none(
 
 
 def test_an_agent_whose_host_placement_has_no_more_does_not_count() -> None:
-    observed_fleet = Fleet(announced(a=0, b=1), lambda roots: set(roots) - {"a"}, clock=Clock())
+    observed_fleet = Fleet(
+        announced(a=0, b=1), lambda roots: set(roots) - {"a"}, clock=ManualClock()
+    )
     assert observed_fleet.minimum() == 1
 
 
 def test_the_lowest_version_is_kept_for_a_minute_or_until_it_is_forgotten() -> None:
-    announcements, clock = announced(a=0, b=1), Clock()
+    announcements, clock = announced(a=0, b=1), ManualClock()
     roots = {"a", "b"}
     observed_fleet = Fleet(announcements, lambda _roots: roots, clock=clock)
     assert observed_fleet.minimum() == 0
@@ -87,7 +83,7 @@ def test_the_lowest_version_is_kept_for_a_minute_or_until_it_is_forgotten() -> N
 
 
 def test_an_announcement_of_another_version_counts_at_once_for_all_who_hear_it() -> None:
-    announcements, clock = announced(a=0), Clock()
+    announcements, clock = announced(a=0), ManualClock()
     workers = [fleet(announcements, clock) for _ in range(2)]
     assert workers[0].minimum() == 0
     announce(announcements, "a", 1)
@@ -165,7 +161,7 @@ class Hosts(Bank):
 
 
 def scheduler(bank: Bank, journal: Path, announcements: Announcements) -> Scheduler:
-    observed_fleet = Fleet(announcements, bank.client.provider_names, clock=Clock())
+    observed_fleet = Fleet(announcements, bank.client.provider_names, clock=ManualClock())
     search = HostSearch(bank.client, HostSearchOptions(), announcements, observed_fleet)
     give_back = GiveBack(bank.client, Journal(journal))
     claims = NewClaims(bank.client, give_back, observed_fleet)
@@ -190,7 +186,7 @@ def test_while_an_agent_claims_by_itself_a_selection_is_not_claimed(journal: Pat
 
 
 def test_layouts_are_looked_at_once_a_minute() -> None:
-    clock, looks = Clock(), []
+    clock, looks = ManualClock(), []
 
     def roots() -> tuple[frozenset[str], frozenset[str]]:
         looks.append(1)
@@ -214,7 +210,7 @@ def test_layouts_are_looked_at_once_a_minute() -> None:
 def test_layouts_are_those_of_the_hosts_there_are(
     hosts: str, nested: str, present: set[str]
 ) -> None:
-    layouts = Layouts(lambda: (frozenset(hosts), frozenset(nested)), Clock())
+    layouts = Layouts(lambda: (frozenset(hosts), frozenset(nested)), ManualClock())
     assert layouts.present() == present
 
 
@@ -222,7 +218,7 @@ def test_only_the_layout_that_all_hosts_have_is_asked_for_unless_that_finds_noth
     journal: Path,
 ) -> None:
     bank = Hosts(a={"VCPU": 4})
-    layouts = Layouts(lambda: (frozenset("a"), frozenset()), Clock())
+    layouts = Layouts(lambda: (frozenset("a"), frozenset()), ManualClock())
     search = HostSearch(bank.client, HostSearchOptions(), layouts=layouts)
     found = search.find(spec(vcpus=2, memory_mb=0, root_gb=0))
     assert [query.shape for query in found.causes.queries] == ["flat"]

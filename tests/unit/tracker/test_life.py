@@ -11,14 +11,7 @@ from compute_agent.daemon import signals
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.node import FairLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.fixtures.clocks import ManualClock
 
 
 def test_a_fair_lock_serves_in_the_order_of_arrival():
@@ -48,7 +41,7 @@ def test_releasing_a_lock_that_is_not_held_is_an_error():
 
 
 def test_a_node_is_due_at_its_time_and_again_after_its_period():
-    clock = Clock()
+    clock = ManualClock(1000.0)
     schedule = PassSchedule(clock)
     schedule.set_nodes(["a"], first_due=1005.0)
     assert schedule.take_due() == []
@@ -62,7 +55,7 @@ def test_a_node_is_due_at_its_time_and_again_after_its_period():
 
 
 def test_triggers_during_a_pass_are_merged_into_one_more_pass():
-    schedule = PassSchedule(Clock())
+    schedule = PassSchedule(ManualClock(1000.0))
     schedule.set_nodes(["a"], first_due=0.0)
     schedule.take_due()
     for reason in ("claim", "claim", "device"):
@@ -77,7 +70,7 @@ def test_triggers_during_a_pass_are_merged_into_one_more_pass():
 
 
 def test_a_trigger_without_a_node_is_for_all_and_an_unknown_node_is_told():
-    schedule = PassSchedule(Clock())
+    schedule = PassSchedule(ManualClock(1000.0))
     schedule.set_nodes(["a", "b"], first_due=NEVER)
     assert schedule.trigger("reload")
     assert [node for node, _ in schedule.take_due()] == ["a", "b"]
@@ -85,7 +78,7 @@ def test_a_trigger_without_a_node_is_for_all_and_an_unknown_node_is_told():
 
 
 def test_nodes_come_and_go():
-    schedule = PassSchedule(Clock())
+    schedule = PassSchedule(ManualClock(1000.0))
     assert schedule.set_nodes(["a", "b"], first_due=NEVER) == []
     assert schedule.set_nodes(["b", "c"], first_due=0.0) == ["a"]
     assert schedule.take_due() == [("c", frozenset())]
