@@ -23,10 +23,10 @@ from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.programs.exit_status import Exit
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.placement.client import PlacementClient
+from tests.fixtures.clocks import WaitingClock
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.lies.elsewhere import Elsewhere
 from tests.functional.lies.menu import A_FEW, MENU, Entry, answer, says
-from tests.functional.report.conftest import FakeClock
 
 pytestmark = pytest.mark.waiting
 
@@ -66,7 +66,7 @@ def new_client(configured: Callable[..., Any]) -> Callable[[int], PlacementClien
 
     def make(seconds: int) -> PlacementClient:
         transport = KeystoneTransport.from_conf(configured(seconds))
-        return PlacementClient(transport, retries=Retries(clock=FakeClock()))
+        return PlacementClient(transport, retries=Retries(clock=WaitingClock()))
 
     return make
 

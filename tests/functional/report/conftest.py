@@ -16,6 +16,7 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.flush import FlushReport
 from compute_agent.testing.transports import RecordingTransport
+from tests.fixtures.clocks import WaitingClock
 from tests.functional.either_placement import KINDS, placement_of
 from tests.functional.report.gpu_move import guests_of
 from tests.functional.report.layouts import small
@@ -34,21 +35,6 @@ def placement(
 
 
 @dataclass
-class FakeClock:
-    """Time that passes only when somebody waits, or when a test says so."""
-
-    now: float = 1000.0
-    waits: list[float] = field(default_factory=list)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
-
-
-@dataclass
 class Host:
     """One host under test: its client, the recorded requests, and the passes it makes.
 
@@ -56,7 +42,7 @@ class Host:
     """
 
     transport: RecordingTransport
-    clock: FakeClock
+    clock: WaitingClock
     cache_path: Path
     root: str
     name: str
@@ -114,13 +100,13 @@ class Host:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> WaitingClock:
+    return WaitingClock()
 
 
 @pytest.fixture
 def new_host(
-    placement: Transport, clock: FakeClock, tmp_path: Path
+    placement: Transport, clock: WaitingClock, tmp_path: Path
 ) -> Iterator[Callable[[], Host]]:
     hosts: list[Host] = []
 
@@ -153,7 +139,7 @@ def whole(new_host: Callable[[], Host]) -> Host:
 @pytest.fixture
 def other(placement: Transport) -> Iterator[ReportClient]:
     """Somebody else who writes to the same placement."""
-    client = ReportClient(placement, clock=FakeClock())
+    client = ReportClient(placement, clock=WaitingClock())
     yield client
     client.close()
 

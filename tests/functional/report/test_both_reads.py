@@ -19,8 +19,8 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.client import ReportClient
+from tests.fixtures.clocks import WaitingClock
 from tests.functional.either_placement import ours
-from tests.functional.report.conftest import FakeClock
 from tests.property.tree_pairs import CLASSES, ROOT, pairs
 
 ELSEWHERE = "bbbbbbbb-0000-4000-8000-000000000001"
@@ -85,7 +85,7 @@ class Way:
     def client(self) -> ReportClient:
         """An agent that was started now."""
         client = ReportClient(
-            self.transport, use_extensions=self.whole_trees, connections=1, clock=FakeClock()
+            self.transport, use_extensions=self.whole_trees, connections=1, clock=WaitingClock()
         )
         client.connect()
         return client
@@ -97,7 +97,7 @@ class Way:
                 database.execute(f"delete from {table}")
             database.execute("update resource_providers set parent_provider_id = null")
             database.execute("delete from resource_providers")
-        plain = ReportClient(self.transport, connections=1, clock=FakeClock())
+        plain = ReportClient(self.transport, connections=1, clock=WaitingClock())
         nothing, elsewhere = ProviderTree(), ProviderTree()
         elsewhere.new_root("elsewhere", ELSEWHERE)
         elsewhere.update_inventory("elsewhere", {rc: {"total": 100} for rc in CLASSES})

@@ -15,8 +15,8 @@ from compute_agent.conf import services
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
 from compute_agent.report.client import ReportClient
+from tests.fixtures.clocks import WaitingClock
 from tests.fixtures.stub_server import StubHandler, StubServer
-from tests.functional.report.conftest import FakeClock
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -345,7 +345,7 @@ def test_after_a_401_credentials_are_made_anew(stub):
 
 def test_a_client_works_against_a_real_server_process(placement_url):
     root = str(uuidlib.uuid4())
-    client = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=FakeClock())
+    client = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=WaitingClock())
     assert client.connect().maximum == (1, 39)
     with client.tracing() as tally:
         base = client.get_provider_tree_and_ensure_root(root, f"http {root}")
@@ -356,7 +356,7 @@ def test_a_client_works_against_a_real_server_process(placement_url):
         client.update_from_provider_tree(base, new)
     assert tally.requests == 1 + 13 + 1 + 1
     assert tally.failed_count == 0
-    again = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=FakeClock())
+    again = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=WaitingClock())
     assert len(again.get_provider_tree(root)) == 13
     assert client.find_provider_by_name(f"http {root}").uuid == root
     assert client.find_provider_by_name("nobody & nothing?") is None

@@ -4,7 +4,7 @@ import uuid as uuidlib
 
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.report.client import ReportClient
-from tests.functional.report.conftest import FakeClock
+from tests.fixtures.clocks import WaitingClock
 
 
 def test_the_servers_own_file_is_enough_also_to_reshape(tmp_path):
@@ -15,7 +15,7 @@ def test_the_servers_own_file_is_enough_also_to_reshape(tmp_path):
         "sync_on_startup = true\n[api]\nauth_strategy = keystone\n"
         "[oslo_policy]\nenforce_new_defaults = true\n"
     )
-    client = ReportClient(InProcessTransport.from_config_files([str(config)]), clock=FakeClock())
+    client = ReportClient(InProcessTransport.from_config_files([str(config)]), clock=WaitingClock())
     root = str(uuidlib.uuid4())
     with client.tracing() as tally:
         base = client.get_provider_tree_and_ensure_root(root, "host")

@@ -22,23 +22,11 @@ from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
 from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
+from tests.fixtures.clocks import WaitingClock
 from tests.fixtures.plain_trees import make_provider
 
 Held = dict[str, dict[str, int]]
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
-
-
-class NoWaiting:
-    """A clock that passes at once."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @dataclass
@@ -123,7 +111,7 @@ class World:
         recorded = RecordingTransport(self.transport, before, after)
         client = PlacementClient(
             recorded,
-            retries=Retries(NoWaiting(), random.Random(1)),
+            retries=Retries(WaitingClock(), random.Random(1)),
             use_extensions=use_extensions,
         )
         journal = Journal(self.journal)

@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -10,19 +9,9 @@ from compute_agent import errors
 from compute_agent.placement.answers import Explanation
 from compute_agent.placement.connection import Connection, Retries
 from compute_agent.placement.transports.transport import Request, make_response
+from tests.fixtures.clocks import WaitingClock
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'
-
-
-@dataclass
-class Clock:
-    waits: list[float] = field(default_factory=list)
-
-    def monotonic(self) -> float:
-        return sum(self.waits)
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
 
 
 class Line:
@@ -69,12 +58,12 @@ def line() -> Line:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> WaitingClock:
+    return WaitingClock()
 
 
 @pytest.fixture
-def connection(line: Line, clock: Clock) -> Connection:
+def connection(line: Line, clock: WaitingClock) -> Connection:
     return Connection(line, Retries(clock, random.Random(1)))
 
 

@@ -6,22 +6,12 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.connection import Retries
-
-
-class Waits:
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def monotonic(self) -> float:
-        return sum(self.seconds)
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+from tests.fixtures.clocks import WaitingClock
 
 
 @pytest.fixture
-def waits() -> Waits:
-    return Waits()
+def clock() -> WaitingClock:
+    return WaitingClock()
 
 
 def failing(error: Exception, times: int = 10**6):
@@ -39,20 +29,20 @@ def failing(error: Exception, times: int = 10**6):
 @pytest.mark.parametrize(
     "error", [errors.PlacementUnauthorized("x"), errors.ResourceProviderUpdateConflict("x")]
 )
-def test_only_unavailability_is_waited_out(waits, error):
+def test_only_unavailability_is_waited_out(clock, error):
     attempt, calls = failing(error)
     with pytest.raises(type(error)):
-        Retries(waits).while_unavailable(attempt)
+        Retries(clock).while_unavailable(attempt)
     assert len(calls) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_conflict_is_tried_four_times_the_second_at_once(waits, seed):
+def test_a_conflict_is_tried_four_times_the_second_at_once(clock, seed):
     attempt, calls = failing(errors.ResourceProviderUpdateConflict("x"))
     with pytest.raises(errors.ResourceProviderUpdateConflict):
-        Retries(waits, random.Random(seed)).while_conflicting(attempt)
+        Retries(clock, random.Random(seed)).while_conflicting(attempt)
     assert len(calls) == 4
-    second, third = waits.seconds
+    second, third = clock.waits
     assert 0 <= second <= 2
     assert 0 <= third <= 4
 

@@ -15,20 +15,11 @@ from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.scheduler.placement.client import PlacementClient
+from tests.fixtures.clocks import WaitingClock
 from tests.unit.scheduler.trees import body
 
 GENERATION = {"resource_provider_generation": 0}
 CONFLICT = "consumer generation conflict"
-
-
-class SleeplessClock:
-    """A clock on which waits take no time."""
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def sleep(self, seconds: float) -> None:
-        pass
 
 
 class Bank:
@@ -51,7 +42,7 @@ class Bank:
         self.before_claim: Callable[[str], None] = lambda _consumer: None
         self.after_claim: Callable[[str], None] = lambda _consumer: None
         self.unknown_name = ""
-        self.client = PlacementClient(self, retries=Retries(SleeplessClock()))
+        self.client = PlacementClient(self, retries=Retries(WaitingClock()))
 
     def send(self, request: Request) -> Response:
         """Answer a request of the client."""
