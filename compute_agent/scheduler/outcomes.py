@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 from msgspec.structs import replace
+
+from compute_agent.programs.decoding import Misfit, convert
 
 SHOWN_HOSTS = 20
 """Names of hosts kept per filter; the number left is always there."""
@@ -141,7 +143,7 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
     """
     try:
         return convert(body, Causes)
-    except ValidationError as error:
+    except Misfit as error:
         # what the message bus expects of an error that cannot be made again
         raise TypeError(str(error)) from error
 

@@ -36,9 +36,16 @@ def test_an_error_of_a_newer_scheduler_is_made_again_without_what_is_not_known_h
     assert (error.causes.notes, error.causes.claims_lost) == (("note",), (LostClaim("h"),))
 
 
-@pytest.mark.parametrize("body", [{"filters": [{"name": "F"}]}, {"notes": "n"}, {"queries": [1]}])
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ({"filters": [{"name": "F"}]}, r"filters\[0\]\.hosts_before is missing"),
+        ({"notes": "n"}, 'notes is "n", not a list'),
+        ({"queries": [1]}, r"queries\[0\] is 1, not an object"),
+    ],
+)
 def test_what_is_no_such_error_is_refused_as_the_message_bus_expects_it(
-    body: dict[str, object],
+    body: dict[str, object], fault: str
 ) -> None:
-    with pytest.raises(TypeError, match=r"at `\$\."):
+    with pytest.raises(TypeError, match=fault):
         NoValidHost("reason", body)
