@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from functools import reduce
 from math import gcd
 from operator import or_
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
@@ -271,7 +269,7 @@ class _Count:
         before = {number: np.zeros(index.size, np.int64) for number in self.search.plan.wants}
         for number in before.keys() & index.classes.keys():
             view = index.classes[number]
-            before[number][view.slot] = np.minimum(view.capacity - view.used, MOST)
+            before[number] = view.by_slot(index.size, np.minimum(view.capacity - view.used, MOST))
         for trees in groups:
             self.search.tick()
             self.high[trees.roots] = trees.most(trees.read(before))
@@ -312,7 +310,12 @@ class _Count:
                     self.low[trees.roots] += claims
             cut = [np.empty(0, np.int64), *(trees.roots for trees in groups if trees.is_cut)]
             account.give(account.held_bytes - held_bytes)
-            search = self.search.repeated_on(_with_free(self.search.index, free))
+            classes = self.search.index.classes
+            used = {
+                class_id: classes[class_id].capacity - amounts[classes[class_id].slot]
+                for class_id, amounts in free.items()
+            }
+            search = self.search.repeated_on(self.search.index.with_use(used))
             is_cut = np.isin(search.eligible.roots, np.concatenate(cut))
             groups = _alike_trees(search, search.eligible.roots[is_cut])
         return count
@@ -360,14 +363,3 @@ def _clusters(groups: Sequence[AlikeTrees]) -> list[list[AlikeTrees]]:
                 cluster += other
         clusters = [*apart, cluster]
     return clusters
-
-
-def _with_free(index: Index, free: FreeAmounts) -> Index:
-    """Return a copy of an index in which so much of some classes is free, by slot."""
-    claimed = copy(index)
-    claimed.classes = dict(index.classes)
-    for class_id, amounts in free.items():
-        view = index.classes[class_id]
-        fit = np.clip(amounts[view.slot], -1, view.fit).astype(np.int32)
-        claimed.classes[class_id] = replace(view, used=view.capacity - amounts[view.slot], fit=fit)
-    return claimed

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import (
     UNIT_MAX,
@@ -182,6 +183,20 @@ class ClassView(Struct, frozen=True):
         if self.largest_step_size > 1:
             fits &= amount % self.step_size == 0
         return fits
+
+    def with_use(self, used: IntArray) -> "ClassView":
+        """Return the same inventories with another use."""
+        fit = largest_amounts(self.capacity, self.max_unit.astype(np.int64), used)
+        return replace(self, used=used, fit=fit.astype(np.int32))
+
+    def by_slot(self, size: int, numbers: IntArray) -> IntArray:
+        """Return a number of each inventory by slot, 0 for slots without one.
+
+        :param size: the number of slots.
+        """
+        by_slot = np.zeros(size, np.int64)
+        by_slot[self.slot] = numbers
+        return by_slot
 
     def mask(self, size: int, inventories: BoolArray | None = None) -> BoolArray:
         """Return which slots have some of these inventories, dead ones included.

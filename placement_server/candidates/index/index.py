@@ -8,6 +8,7 @@ trees are alive in it.
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -133,6 +134,13 @@ class Index:
         self.classes = {
             number: inventories.view() for number, inventories in columns.classes.items()
         }
+
+    def with_use(self, used: Mapping[int, IntArray]) -> "Index":
+        """Return a copy with another use of some classes, each by inventory."""
+        other = copy(self)
+        changed = {class_id: self.classes[class_id].with_use(used[class_id]) for class_id in used}
+        other.classes = self.classes | changed
+        return other
 
     def classes_by_name(self) -> dict[str, ClassView]:
         """Return the classes of inventories; one that was deleted has no name, and none is left."""
@@ -292,11 +300,6 @@ class IndexWriter:
         if self._names.trait_ids.get(SHARING_TRAIT) != before.names.trait_ids.get(SHARING_TRAIT):
             links = self._find_links(before.roots)
         return self._publish(before.roots, before.root_ids, links, before.extent)
-
-    def tree(self, root_id: int) -> TreeRows | None:
-        """Return a living tree as it is now, None when there is none with this root."""
-        base = self.index.root_slot(root_id)
-        return self.index.tree(base) if base is not None else None
 
     def inventory_keys(self, root_id: int) -> set[tuple[int, int]] | None:
         """Return the ids of provider and class of each inventory of a living tree."""

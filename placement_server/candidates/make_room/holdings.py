@@ -142,10 +142,8 @@ class Holdings:
         for class_id in np.unique(self.class_id).tolist():
             view = self.index.classes.get(class_id)
             if view is not None:
-                by_slot = np.zeros(self.index.size, np.int64)
-                by_slot[view.slot] = view.used
                 of_class = np.flatnonzero(self.class_id == class_id)
-                used[of_class] = by_slot[self.slot[of_class]]
+                used[of_class] = view.by_slot(self.index.size, view.used)[self.slot[of_class]]
         return used
 
     def held(self, consumer: int) -> Amounts:

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
-from placement_server.candidates.index.class_columns import largest_amounts
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.make_room.holdings import Amounts, Key
 from placement_server.candidates.search.placements import ClassPlacements
@@ -41,11 +38,10 @@ class State:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.base: Free = {}
-        for class_id, view in index.classes.items():
-            amounts = np.zeros(index.size, np.int64)
-            amounts[view.slot] = view.capacity - view.used
-            self.base[class_id] = amounts
+        self.base: Free = {
+            class_id: view.by_slot(index.size, view.capacity - view.used)
+            for class_id, view in index.classes.items()
+        }
         self.free: Free = {class_id: amounts.copy() for class_id, amounts in self.base.items()}
         self.touched: Counter[int] = Counter()
 
@@ -84,18 +80,6 @@ def summed(amounts: Iterable[tuple[Key, int]]) -> Amounts:
     for key, amount in amounts:
         sums[key] += amount
     return tuple(sums.items())
-
-
-def emptied(index: Index) -> Index:
-    """Return a copy of an index in which nothing is used."""
-    empty = copy(index)
-    empty.classes = {}
-    for class_id, view in index.classes.items():
-        unused = np.zeros_like(view.used)
-        most = view.max_unit.astype(np.int64)
-        fit = largest_amounts(view.capacity, most, unused).astype(np.int32)
-        empty.classes[class_id] = replace(view, used=unused, fit=fit)
-    return empty
 
 
 # Placements of one tree that are considered.

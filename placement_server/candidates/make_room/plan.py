@@ -167,11 +167,8 @@ class Breakage:
 
     @cached_property
     def _whole(self) -> dict[int, IntArray]:
-        whole = {}
-        for class_id, view in self._index.classes.items():
-            whole[class_id] = np.zeros(self._index.size, np.int64)
-            whole[class_id][view.slot] = view.capacity
-        return whole
+        index = self._index
+        return {c: view.by_slot(index.size, view.capacity) for c, view in index.classes.items()}
 
     @cached_property
     def _free_below(self) -> dict[int, IntArray]:

@@ -14,13 +14,15 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.arrays import BoolArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, Deadline, SearchEffort
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.options import REQUEST, Options
-from placement_server.candidates.make_room.places import Place, Places, State, emptied, summed
+from placement_server.candidates.make_room.places import Place, Places, State, summed
 from placement_server.candidates.make_room.plan import (
     Bounds,
     Breakage,
@@ -77,7 +79,9 @@ class Planner:
         self._account, self._effort, self._clock = account, effort, clock
         self._ends_at = self._level_ends_at = clock() + bounds.seconds
         account.take(index.size * 8 * 3 * len(index.classes))
-        self._state, self._empty = State(index), emptied(index)
+        self._state = State(index)
+        unused = {number: np.zeros_like(view.used) for number, view in index.classes.items()}
+        self._empty = index.with_use(unused)
         self._query, self._takes_request, self._takes_moves = query, takes_request, takes_moves
         self._forced = set(holdings.on_trees(emptied_roots)[0])
         self._rounds = bounds.count * (query is not None) + bounds.most_moves + len(self._forced)

@@ -316,7 +316,7 @@ def test_trees_without_a_combination_are_counted_by_reason() -> None:
 
 def test_dead_providers_are_not_counted() -> None:
     writer = writer_of(WORLD)
-    tree = writer.tree(1)
+    tree = next(iter(writer.index.trees()))
     writer.apply({1: tree})
     explanation = explain(asked("resources1=VCPU:1"), Trials(writer.index, Deadline(60.0)))
     assert explanation.steps[0]["providers_left"] == 2
