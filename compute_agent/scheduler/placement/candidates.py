@@ -277,8 +277,11 @@ def read(answer: CandidateList, shape: str = "flat") -> AllocationCandidates:
     if len(roots) == len(summaries) == len(requests) and summaries.keys() == set(roots):
         lone = {root: summaries[root] for root in roots}
         if list(map(_root, lone.values())) == roots:
-            traits = list(map(_traits, lone, lone.values()))
-            if not any(MISC_SHARES_VIA_AGGREGATE in kind for kind in set(traits)):
+            contents = [bytes(summary.traits) for summary in lone.values()]
+            hosts_by_content = dict(zip(contents, lone, strict=True))
+            kinds = {text: _traits(root, lone[root]) for text, root in hosts_by_content.items()}
+            if not any(MISC_SHARES_VIA_AGGREGATE in kind for kind in kinds.values()):
+                traits = list(map(kinds.__getitem__, contents))
                 return UnreadCandidates(lone, requests, traits, shape)
     providers = {uuid: _summary(uuid, summary) for uuid, summary in summaries.items()}
     by_root = _by_root(requests, providers)
