@@ -22,9 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.parts.drawing import drawing
-from compute_agent.fitting.cpus import without
 from compute_agent.fitting.guest import Guest, Node, Wish
-from compute_agent.fitting.host import Cell, Core, Device, Host
+from compute_agent.fitting.host import Cell, Core, Device, Host, without
 from compute_agent.fitting.plan import Plan
 from compute_agent.fitting.planner import plan
 from placement_server.candidates.index.index import IndexWriter

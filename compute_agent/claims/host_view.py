@@ -19,10 +19,8 @@ from compute_agent.claims.host_cells import (
     floating_memory,
 )
 from compute_agent.claims.units import PCPU, by_number, holdings
-from compute_agent.fitting.cpus import without
 from compute_agent.fitting.guest import Node
-from compute_agent.fitting.host import Cell, Device, Host
-from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
+from compute_agent.fitting.host import DEFAULT_OPTIONS, Cell, Device, Host, PlanOptions, without
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 from compute_agent.virt.driver import InstanceDevices

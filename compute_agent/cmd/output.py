@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -79,6 +78,8 @@ def print_paged(part: RenderableType) -> None:
     if text.count("\n") < console.height or not pager or shutil.which(pager[0]) is None:
         terminal(sys.stdout).write(text)
         return
+    import subprocess  # no agent does
+
     sys.stdout.flush()
     subprocess.run(
         pager,

@@ -154,14 +154,19 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    return option_values.unread_options(conf, list_opts(), OWN_GROUPS, _NUMBERED_GROUPS)
+    return option_values.unread_options(conf, _listed(conf), OWN_GROUPS, _NUMBERED_GROUPS)
 
 
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:
     """Log which options of the configuration files have no effect, and which nothing reads."""
     option_values.warn_of_useless(conf, accepted.names(), unread_options(conf))
-    if left := option_values.left_options(conf, list_opts(), OWN_GROUPS):
+    if left := option_values.left_options(conf, _listed(conf), OWN_GROUPS):
         LOG.info("Options of the same files that only other programs read: %s.", ", ".join(left))
+
+
+def _listed(conf: cfg.ConfigOpts) -> list[tuple[Any, list[cfg.Opt]]]:
+    """Return every option by group, with those of the plugin that is used: no other is loaded."""
+    return [*_tables(), *services.list_opts(conf.placement.auth_type)]
 
 
 def _as_list(paths: Sequence[str] | None) -> list[str] | None:

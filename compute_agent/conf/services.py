@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from keystoneauth1 import loading as ka_loading
+from keystoneauth1.exceptions import NoMatchingPlugin
 from oslo_config import cfg
 
 SERVICES: Final = (
@@ -47,6 +49,9 @@ write `binding:profile`.
     ),
 )
 
+NOAUTH: Final = "noauth"
+"""The `auth_type` that is ours, and has no options of its own."""
+
 
 def register_opts(conf: cfg.ConfigOpts, *names: str) -> None:
     """Register the options that do not depend on `auth_type`; plugins add theirs when loaded.
@@ -59,9 +64,15 @@ def register_opts(conf: cfg.ConfigOpts, *names: str) -> None:
             conf.register_opts(options, group=group.name)
 
 
-def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
-    """Return the options by group, for the sample file, with the most used plugin for placement."""
-    plugin_options = ka_loading.get_auth_plugin_conf_options("v3password")
+def list_opts(auth_type: str | None = "v3password") -> list[tuple[cfg.OptGroup, list[Any]]]:
+    """Return the options by group, those of placement with the ones of a plugin.
+
+    :param auth_type: the plugin, by default the most used one; one that does not exist has none.
+    """
+    plugin_options = []
+    if auth_type and auth_type != NOAUTH:
+        with contextlib.suppress(NoMatchingPlugin):
+            plugin_options = ka_loading.get_auth_plugin_conf_options(auth_type)
     return [
         (group, [*options, *(plugin_options if group.name == "placement" else ())])
         for group, options in _options()

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
@@ -186,6 +185,8 @@ def output_of(command: Sequence[str], timeout: float = PROGRAM_TIMEOUT) -> str:
 
     :raises ProgramFailed: it is missing, fails, or does not end in time.
     """
+    import subprocess  # only for stores that are no file systems
+
     command_line = shlex.join(command)
     step(command_line)
     try:

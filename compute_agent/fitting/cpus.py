@@ -173,14 +173,6 @@ def pick(cores: Sequence[Core], count: int, policy: str) -> tuple[int, ...]:
     return tuple(sorted(picked_cpus))
 
 
-def without(cores: Iterable[Core], cpus: Iterable[int]) -> tuple[Core, ...]:
-    """Return the cores when `cpus` are taken."""
-    taken = frozenset(cpus)
-    return tuple(
-        core._replace(cpus=tuple(cpu for cpu in core.cpus if cpu not in taken)) for core in cores
-    )
-
-
 def _best_groups(room: CoreRoom, need: CpuNeed) -> Sequence[GroupRoom]:
     """Return the fewest L3 groups that have the CPUs: whole ones, else those that are broken.
 

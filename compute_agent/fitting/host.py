@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -98,3 +98,31 @@ class Host(Struct, frozen=True):
     cells: tuple[Cell, ...] = ()
     devices: tuple[Device, ...] = ()
     memory_mib: int | None = None
+
+
+class PlanOptions(Struct, frozen=True):
+    """What the operator configured.
+
+    :param packing: cells with the least room are filled first, instead of those with the most.
+    :param keep_links: single devices are taken from groups of linked ones that are broken already.
+    :param spare_device_cells: guests stay off cells with free devices that they have no use for.
+    :param budget: steps after which the best plan so far is given.
+    :param limit: steps after which it is not decided any more whether a guest fits.
+    """
+
+    packing: bool = False
+    keep_links: bool = True
+    spare_device_cells: bool = True
+    budget: int = 2000
+    limit: int = 20_000
+
+
+DEFAULT_OPTIONS = PlanOptions()
+
+
+def without(cores: Iterable[Core], cpus: Iterable[int]) -> tuple[Core, ...]:
+    """Return the cores when `cpus` are taken."""
+    taken = frozenset(cpus)
+    return tuple(
+        core._replace(cpus=tuple(cpu for cpu in core.cpus if cpu not in taken)) for core in cores
+    )

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from compute_agent.fitting import refusals
 from compute_agent.fitting.guest import Guest, Node
-from compute_agent.fitting.host import ORDINARY, Host
+from compute_agent.fitting.host import DEFAULT_OPTIONS, ORDINARY, Host, PlanOptions
 from compute_agent.fitting.plan import UNDECIDED, Cost, Grant, Part, Plan, Refusal
-from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions, Rooms, network_cells
+from compute_agent.fitting.room import Rooms, network_cells
 from compute_agent.fitting.search import feasible
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import ON_NO_CELL, DeviceChooser

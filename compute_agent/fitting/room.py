@@ -6,32 +6,10 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
-from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of, without
+from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of
 from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node
-from compute_agent.fitting.host import ORDINARY, Cell, Host
+from compute_agent.fitting.host import ORDINARY, Cell, Host, PlanOptions, without
 from compute_agent.fitting.plan import CPUS, MEMORY, PAGES, PINNED, THREADS, Cost, DeviceCost, Part
-
-
-class PlanOptions(Struct, frozen=True):
-    """What the operator configured.
-
-    :param packing: cells with the least room are filled first, instead of those with the most.
-    :param keep_links: single devices are taken from groups of linked ones that are broken already.
-    :param spare_device_cells: guests stay off cells with free devices that they have no use for.
-    :param budget: steps after which the best plan so far is given.
-    :param limit: steps after which it is not decided any more whether a guest fits.
-    """
-
-    packing: bool = False
-    keep_links: bool = True
-    spare_device_cells: bool = True
-    budget: int = 2000
-    limit: int = 20_000
-
-
-DEFAULT_OPTIONS = PlanOptions()
 
 
 class CellCost(NamedTuple):

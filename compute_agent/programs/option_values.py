@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,7 +123,7 @@ def left_options(
         if group in known_options.keys() - own_groups and "auth_type" not in known_options[group]
         for option in sorted(options - known_options[group])
         if not (group == "DEFAULT" and option.startswith(_OF_THE_BUS))
-        and not get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
+        and not _closest(option, known_options[group], _CLOSE_OPTION)
     ]
 
 
@@ -146,15 +145,21 @@ def _unread_of(
         if group not in known_options:
             if group.startswith(numbered_groups):
                 continue
-            for similar_group in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
+            for similar_group in _closest(group, known_options, _CLOSE_GROUP):
                 yield f"group [{group}] in {file}, probably [{similar_group}] is meant"
             continue
         for option in sorted(options - known_options[group]):
-            close = get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
+            close = _closest(option, known_options[group], _CLOSE_OPTION)
             if close:
                 yield f"[{group}]{option} in {file}, probably {close[0]} is meant"
             elif group in own_groups:
                 yield f"[{group}]{option} in {file}, which is not an option of this version"
+
+
+def _closest(name: str, known_names: Iterable[str], likeness: float) -> list[str]:
+    from difflib import get_close_matches  # only for a name that is not known
+
+    return get_close_matches(name, known_names, 1, likeness)
 
 
 def _sections(file: Path) -> Iterator[tuple[str, Set[str]]]:

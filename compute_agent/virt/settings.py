@@ -17,7 +17,7 @@ from compute_agent.conf.networks import TUNNEL, physnet_group
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.discovery.pci_address import pci_address
 from compute_agent.discovery.storage import CephPool, DiskSource, FileSystem, VolumeGroup
-from compute_agent.fitting.room import PlanOptions
+from compute_agent.fitting.host import PlanOptions
 from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.virt.cpu_sets import CpuSets, parse_cpu_set
 from compute_agent.virt.layout.device_spec import parse_device_specs

@@ -307,7 +307,7 @@ def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIME
 
 def _load_auth(conf: Any, group: str) -> Any:
     auth_type = conf[group].auth_type
-    if auth_type == "noauth":
+    if auth_type == services.NOAUTH:
         return NoAuth(endpoint=conf[group].endpoint_override)
     if not auth_type and not conf[group].auth_section:
         unset = f"[{group}]auth_type is not set (password, none, http_basic, noauth, ...)"

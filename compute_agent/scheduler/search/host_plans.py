@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from compute_agent.fitting.drawing import draw
 from compute_agent.fitting.guest import REQUIRED, Guest
-from compute_agent.fitting.host import Host
+from compute_agent.fitting.host import DEFAULT_OPTIONS, Host, PlanOptions
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
-from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma
 from compute_agent.scheduler.host_state import HostState, fits

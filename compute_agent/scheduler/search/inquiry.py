@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec import Struct
 
 from compute_agent.errors import PlacementTooOld
-from compute_agent.fitting.host import Host
-from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
+from compute_agent.fitting.host import DEFAULT_OPTIONS, Host, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest

@@ -10,8 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compute_agent.fitting.announced import host_of
-from compute_agent.fitting.host import Host
-from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
+from compute_agent.fitting.host import DEFAULT_OPTIONS, Host, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor

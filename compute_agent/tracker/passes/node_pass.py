@@ -22,7 +22,6 @@ from compute_agent.report.steps import KeepProvider, Step
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.node import Grounds, PassTarget, Proposal
-from compute_agent.tracker.passes import reshape_check
 from compute_agent.tracker.passes.corrections import is_marked, normalise, synchronise_traits
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from compute_agent.state.ledger import Ledger
     from compute_agent.tracker.node_identity import NodeSetup
     from compute_agent.tracker.passes.device_faults import DeviceFaults
+    from compute_agent.tracker.passes.reshape_check import Allocations
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ClassChange, ComputeDriver
 
@@ -114,6 +114,9 @@ class NodePass(Struct, eq=False):
         over = self.faults.take_off(wanted_tree, target.uuid)
         before, allocations = None, None
         if reshape:
+            # loaded for a pass that moves something, as hardly any does
+            from compute_agent.tracker.passes import reshape_check
+
             before = self.report.get_allocations_for_provider_tree(target.uuid)
             allocations = reshape_check.editable(before)
         with self.board.stage("layout"):
@@ -272,7 +275,7 @@ class NodePass(Struct, eq=False):
         self,
         wanted_tree: ProviderTree,
         target: PassTarget,
-        allocations: reshape_check.Allocations | None,
+        allocations: Allocations | None,
     ) -> None:
         try:
             if allocations is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import SequenceMatcher
 from typing import Final
 
 from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress, PciDevice
@@ -271,6 +270,8 @@ def _there(names: Iterable[str], named: str) -> str:
     known_names = sorted(set(names))
     if not known_names:
         return "there is none"
+    from difflib import SequenceMatcher  # only for a wrong name
+
     nearest = max(known_names, key=lambda name: SequenceMatcher(None, named, name).ratio())
     is_near = SequenceMatcher(None, named, nearest).ratio() >= NEAR
     suggestion = f"; nearest is {nearest}" if is_near and len(known_names) > 1 else ""

@@ -11,10 +11,9 @@ import sys
 from msgspec.structs import replace
 
 from compute_agent.fitting.guest import Guest
-from compute_agent.fitting.host import Host
+from compute_agent.fitting.host import Host, PlanOptions
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
-from compute_agent.fitting.room import PlanOptions
 from tests.property.fitting import drawn, oracle
 
 

@@ -8,8 +8,7 @@ from itertools import combinations, permutations, product
 from msgspec.structs import replace
 
 from compute_agent.fitting.guest import Guest, Node, Wish
-from compute_agent.fitting.host import Cell, Core, Device, Host
-from compute_agent.fitting.room import PlanOptions
+from compute_agent.fitting.host import Cell, Core, Device, Host, PlanOptions
 
 
 def cpu_costs(cores: Sequence[Core], count: int, policy: str) -> list[tuple[int, ...]]:

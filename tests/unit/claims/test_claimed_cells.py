@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.claims.host_view import CellPolicy, HostNetworks
-from compute_agent.fitting.room import PlanOptions
+from compute_agent.fitting.host import PlanOptions
 from compute_agent.state.claim import ClaimedCell
 from compute_agent.virt.driver import CellUse, InstanceDevices
 from tests.unit.claims.claiming import MOVE, ONE, ROOT, TWO, Host, claimed, flavor

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.claims.host_view import CellPolicy
+from compute_agent.fitting.host import PlanOptions
 from compute_agent.fitting.plan import Plan, Refusal
-from compute_agent.fitting.room import PlanOptions
 from compute_agent.request.pci_aliases import read_aliases
 from compute_agent.state.claim import Claim
 from compute_agent.tracker.status import StatusBoard

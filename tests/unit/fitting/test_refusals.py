@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.fitting.guest import Guest, Node
-from compute_agent.fitting.host import Host
+from compute_agent.fitting.host import Host, PlanOptions
 from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
-from compute_agent.fitting.room import PlanOptions
 from tests.unit.fitting.hosts import answer, cell, device, near, one, pinned
 
 HUGE = frozenset((2048,))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.fitting.host import PlanOptions
 from compute_agent.fitting.planner import plan
-from compute_agent.fitting.room import PlanOptions
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.pci_aliases import PciAlias, pci_aliases
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent.fitting.host import Cell, Core, Device, Host
-from compute_agent.fitting.room import PlanOptions
+from compute_agent.fitting.host import Cell, Core, Device, Host, PlanOptions
 from compute_agent.provider_tree.provider import child_uuid
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode, GuestNuma, planned_guest
