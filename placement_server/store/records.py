@@ -34,7 +34,7 @@ KEEP: Final = Keep.KEEP
 ANY: Final = AnyGeneration.ANY
 
 
-class Provider(NamedTuple):
+class Provider(Struct, frozen=True):
     """A resource provider. `id` and `root_id` never leave the server."""
 
     id: int
@@ -52,7 +52,7 @@ class Provider(NamedTuple):
         return self.updated_at or self.created_at
 
 
-class InventoryRecord(NamedTuple):
+class InventoryRecord(Struct, frozen=True):
     """The amount of a resource class that a provider has, and the portions of claims on it."""
 
     total: int
@@ -63,7 +63,7 @@ class InventoryRecord(NamedTuple):
     allocation_ratio: float = 1.0
 
 
-class StoredInventory(NamedTuple):
+class StoredInventory(Struct, frozen=True):
     """An inventory as stored in the database."""
 
     record: InventoryRecord
@@ -106,7 +106,7 @@ class ConsumerWrite(Struct, frozen=True):
     expected_generation: int | Literal[AnyGeneration.ANY] | None = ANY
 
 
-class NameRow(NamedTuple):
+class NameRow(Struct, frozen=True):
     """A trait or resource class by name."""
 
     id: int

@@ -144,7 +144,7 @@ def _provider(provider: TreeProvider, parent_uuid: str | None, *, usages: bool) 
         "parent_provider_uuid": parent_uuid,
         "generation": provider.generation,
         "inventories": {
-            name: {field: getattr(inventory, field) for field in InventoryRecord._fields}
+            name: {field: getattr(inventory, field) for field in InventoryRecord.__struct_fields__}
             for name, inventory in sorted(provider.stock.items())
         },
         "traits": sorted(provider.traits),

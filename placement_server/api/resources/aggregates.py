@@ -11,7 +11,6 @@ from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.schemas.validation import UUID, WHOLE, SchemaByVersion, array_of, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import aggregates
-from placement_server.store.records import Provider
 
 _UUIDS: Final = array_of(UUID, uniqueItems=True, maxItems=limits.NAMES)
 REPLACE: Final = SchemaByVersion(
@@ -30,8 +29,8 @@ REPLACE: Final = SchemaByVersion(
 
 def list_(request: Request, provider_uuid: str) -> Response:
     """List the aggregates of a provider."""
-    provider, aggregate_uuids = request.store.read_single(aggregates.of_provider, provider_uuid)
-    return _answer(request, provider, aggregate_uuids)
+    generation, aggregate_uuids = request.store.read_single(aggregates.of_provider, provider_uuid)
+    return _answer(request, generation, aggregate_uuids)
 
 
 def replace(request: Request, provider_uuid: str) -> Response:
@@ -48,7 +47,7 @@ def replace(request: Request, provider_uuid: str) -> Response:
         )
     except store_errors.ConcurrentUpdate as error:
         raise generation_changed() from error
-    return _answer(request, provider, aggregate_uuids)
+    return _answer(request, provider.generation, aggregate_uuids)
 
 
 def generation_changed() -> errors.Conflict:
@@ -60,8 +59,8 @@ def generation_changed() -> errors.Conflict:
     )
 
 
-def _answer(request: Request, provider: Provider, aggregate_uuids: Sequence[str]) -> Response:
+def _answer(request: Request, generation: int, aggregate_uuids: Sequence[str]) -> Response:
     body: dict[str, Any] = {"aggregates": list(aggregate_uuids)}
     if request.version >= (1, 19):
-        body["resource_provider_generation"] = provider.generation
+        body["resource_provider_generation"] = generation
     return json_response(body, *cache_headers(request.version))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from placement_server import errors
 from placement_server.api.request import Request
 from placement_server.api.resources.resource_providers import no_such_provider_for
@@ -21,7 +23,7 @@ from placement_server.schemas import inventory as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store import resource_classes
 from placement_server.store.providers import inventories, inventory_rows
-from placement_server.store.records import InventoryRecord, Provider, StoredInventory
+from placement_server.store.records import InventoryRecord, StoredInventory
 
 _MAX_NUMBER: Final = 3.40282e38
 """The largest single-precision number: the column of the allocation ratio is one, and no other
@@ -30,10 +32,10 @@ column takes more."""
 
 def list_(request: Request, provider_uuid: str) -> Response:
     """List the inventories of a provider."""
-    provider, stored = _stored_inventories(request, provider_uuid)
+    generation, stored = _stored_inventories(request, provider_uuid)
     return _inventories_response(
         request,
-        provider,
+        generation,
         {name: inventory.record for name, inventory in stored.items()},
         *(inventory.last_modified for inventory in stored.values()),
     )
@@ -59,7 +61,7 @@ def create(request: Request, provider_uuid: str) -> Response:
     except (store_errors.InventoryExists, store_errors.ConcurrentUpdate) as error:
         raise errors.Conflict(f"Update conflict: {error}", code=errors.CONCURRENT_UPDATE) from error
     location = request.location(f"/resource_providers/{provider_uuid}/inventories/{resource_class}")
-    return _inventory_response(request, provider, record, location, status=201)
+    return _inventory_response(request, provider.generation, record, location, status=201)
 
 
 def replace(request: Request, provider_uuid: str) -> Response:
@@ -91,7 +93,7 @@ def replace(request: Request, provider_uuid: str) -> Response:
         ) from error
     except store_errors.InventoryInUse as error:
         raise errors.Conflict(f"update conflict: {error}", code=errors.INVENTORY_INUSE) from error
-    return _inventories_response(request, provider, records)
+    return _inventories_response(request, provider.generation, records)
 
 
 def delete_all(request: Request, provider_uuid: str) -> Response:
@@ -114,11 +116,11 @@ def delete_all(request: Request, provider_uuid: str) -> Response:
 
 def show(request: Request, provider_uuid: str, resource_class: str) -> Response:
     """Show the inventory of one class."""
-    provider, stored_inventories = _stored_inventories(request, provider_uuid)
+    generation, stored_inventories = _stored_inventories(request, provider_uuid)
     if resource_class not in stored_inventories:
         raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
     stored = stored_inventories[resource_class]
-    return _inventory_response(request, provider, stored.record, changed_at=stored.last_modified)
+    return _inventory_response(request, generation, stored.record, changed_at=stored.last_modified)
 
 
 def update(request: Request, provider_uuid: str, resource_class: str) -> Response:
@@ -145,7 +147,7 @@ def update(request: Request, provider_uuid: str, resource_class: str) -> Respons
             f"No inventory record with resource class for resource provider {provider_uuid}: "
             f"No inventory of class {resource_class} found."
         ) from error
-    return _inventory_response(request, provider, record)
+    return _inventory_response(request, provider.generation, record)
 
 
 def delete(request: Request, provider_uuid: str, resource_class: str) -> Response:
@@ -188,7 +190,7 @@ def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
     """Return the record that a body describes, with defaults for the fields that it lacks."""
     if not isinstance(body, dict):
         raise _malformed_error(resource_class, f"{body!r} is not of type 'object'")
-    fields = {name: body[name] for name in InventoryRecord._fields if name in body}
+    fields = {name: body[name] for name in InventoryRecord.__struct_fields__ if name in body}
     if "total" not in fields:
         raise _malformed_error(resource_class, "'total' is a required property")
     for name, value in fields.items():
@@ -220,7 +222,7 @@ def _reserved_may_equal_total(request: Request) -> bool:
 
 def _stored_inventories(
     request: Request, provider_uuid: str
-) -> tuple[Provider, Mapping[str, StoredInventory]]:
+) -> tuple[int, Mapping[str, StoredInventory]]:
     try:
         return request.store.read_single(inventory_rows.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
@@ -229,7 +231,7 @@ def _stored_inventories(
 
 def _inventories_response(
     request: Request,
-    provider: Provider,
+    generation: int,
     by_class: Mapping[str, InventoryRecord],
     *changes: datetime,
 ) -> Response:
@@ -238,8 +240,8 @@ def _inventories_response(
     )
     return json_response(
         {
-            "resource_provider_generation": provider.generation,
-            "inventories": {name: record._asdict() for name, record in by_class.items()},
+            "resource_provider_generation": generation,
+            "inventories": {name: asdict(record) for name, record in by_class.items()},
         },
         *headers,
     )
@@ -247,14 +249,14 @@ def _inventories_response(
 
 def _inventory_response(
     request: Request,
-    provider: Provider,
+    generation: int,
     record: InventoryRecord,
     *headers: tuple[str, str],
     changed_at: datetime | None = None,
     status: int = 200,
 ) -> Response:
     return json_response(
-        {**record._asdict(), "resource_provider_generation": provider.generation},
+        {**asdict(record), "resource_provider_generation": generation},
         *headers,
         *cache_headers(request.version, changed_at),
         status=status,

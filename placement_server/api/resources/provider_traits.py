@@ -13,7 +13,7 @@ from placement_server.api.response import Response, cache_headers, empty_respons
 from placement_server.schemas.validation import WHOLE, SchemaByVersion, array_of, record_of
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import traits
-from placement_server.store.records import NameRow, Provider
+from placement_server.store.records import NameRow
 
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": 255}
 REPLACE: Final = SchemaByVersion(
@@ -31,17 +31,17 @@ REPLACE: Final = SchemaByVersion(
 def list_(request: Request, provider_uuid: str) -> Response:
     """List the traits of a provider."""
     try:
-        provider, rows = request.store.read_single(traits.of_provider, provider_uuid)
+        generation, rows = request.store.read_single(traits.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid) from error
-    return _answer(request, provider, rows)
+    return _answer(request, generation, rows)
 
 
 def replace(request: Request, provider_uuid: str) -> Response:
     """Replace the traits of a provider. The body is checked before the provider."""
     body = request.json(REPLACE)
     try:
-        provider, rows = request.store.write(
+        generation, rows = request.store.write(
             traits.replace_of_provider,
             provider_uuid,
             body["traits"],
@@ -53,7 +53,7 @@ def replace(request: Request, provider_uuid: str) -> Response:
         raise errors.BadRequest(
             f"No such trait {store_errors.joined_names(error.names)}"
         ) from error
-    return _answer(request, provider, rows)
+    return _answer(request, generation, rows)
 
 
 def delete(request: Request, provider_uuid: str) -> Response:
@@ -62,11 +62,11 @@ def delete(request: Request, provider_uuid: str) -> Response:
     return empty_response(204)
 
 
-def _answer(request: Request, provider: Provider, rows: Sequence[NameRow]) -> Response:
+def _answer(request: Request, generation: int, rows: Sequence[NameRow]) -> Response:
     return json_response(
         {
             "traits": [trait.name for trait in rows],
-            "resource_provider_generation": provider.generation,
+            "resource_provider_generation": generation,
         },
         *cache_headers(request.version, *(trait.last_modified for trait in rows)),
     )

@@ -33,11 +33,11 @@ TOTAL: Final = SchemaByVersion(
 def of_provider(request: Request, provider_uuid: str) -> Response:
     """Show the usage of each class that the provider has inventory of."""
     try:
-        provider, used = request.store.read_single(usages.of_provider, provider_uuid)
+        generation, used = request.store.read_single(usages.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid) from error
     return json_response(
-        {"resource_provider_generation": provider.generation, "usages": used},
+        {"resource_provider_generation": generation, "usages": used},
         *cache_headers(request.version),
     )
 

@@ -8,7 +8,7 @@ from sqlalchemy import distinct, func, null, select
 
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.provider_rows import AnySelect
-from placement_server.store.records import Provider, TypeUsage
+from placement_server.store.records import TypeUsage
 from placement_server.store.tables import (
     allocations,
     consumer_types,
@@ -34,13 +34,13 @@ _OF_PROVIDER: Final = provider_rows.select_with(
 )
 
 
-def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int]]:
-    """Return the use of every class that the provider has inventory of.
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[int, dict[str, int]]:
+    """Return the generation of a provider, and the use of every class it has inventory of.
 
     :raises ProviderNotFound: it does not exist.
     """
-    provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
-    return provider, {name: int(used) for name, used in rows}
+    generation, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
+    return generation, {name: int(used) for name, used in rows}
 
 
 def of_project(tx: ReadTransaction, project_id: str, user_id: str | None = None) -> dict[str, int]:

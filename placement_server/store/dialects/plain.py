@@ -117,7 +117,7 @@ class PlainSelect:
         self._statement = statement
         self._forms: dict[tuple[str, str], _Form] = {}
 
-    def rows(self, connection: Connection, parameters: Mapping[str, str]) -> list[tuple[Any, ...]]:
+    def rows(self, connection: Connection, parameters: Mapping[str, str]) -> Sequence[Any]:
         """Return the rows, with the types that the columns have for SQLAlchemy."""
         dialect = connection.dialect
         form = self._forms.get((dialect.name, dialect.driver))
@@ -131,7 +131,7 @@ class PlainSelect:
             else tuple(parameters[name] for name in form.positions),
         )
         if not form.conversions:
-            return [tuple(row) for row in found_rows]
+            return found_rows
         converted_rows = []
         for row in found_rows:
             values = list(row)

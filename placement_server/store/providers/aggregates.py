@@ -35,13 +35,13 @@ _ROWS: Final = select(
 ).where(placement_aggregates.c.uuid.in_(bindparam("uuids", expanding=True)))
 
 
-def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[str]]:
-    """Return the provider and the uuids of its aggregates.
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[int, list[str]]:
+    """Return the generation of the provider and the uuids of its aggregates.
 
     :raises ProviderNotFound: it does not exist.
     """
-    provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
-    return provider, [row[0] for row in rows]
+    generation, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
+    return generation, [row[0] for row in rows]
 
 
 def replace(

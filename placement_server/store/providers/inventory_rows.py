@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+from msgspec.structs import astuple
 from sqlalchemy import bindparam, func, select
 
 from placement_server.store.dialects.batches import NewInventory, among, chunks
 from placement_server.store.past_changes import RESERVED, TOTAL
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable
-from placement_server.store.records import InventoryRecord, Key, Provider, StoredInventory
+from placement_server.store.records import InventoryRecord, Key, StoredInventory
 from placement_server.store.tables import (
     allocations,
     inventories,
@@ -41,7 +42,7 @@ class HeldInventory(NamedTuple):
     used: int
 
 
-_WRITTEN: Final = InventoryRecord._fields
+_WRITTEN: Final = InventoryRecord.__struct_fields__
 _STORED: Final = (
     resource_classes.c.name,
     *(_C[name] for name in _WRITTEN),
@@ -94,13 +95,13 @@ _SUMS: Final = (
 _DELETE: Final = sa.delete(inventories).where(among(_C.id, "ids"))
 
 
-def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
-    """Return the provider with all its inventories by class name, in the order of the class ids.
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[int, dict[str, StoredInventory]]:
+    """Return the generation of a provider, and its inventories in the order of class ids.
 
     :raises ProviderNotFound: it does not exist.
     """
-    provider, rows = provider_rows.get_with(tx, _ALL, uuid)
-    return provider, {
+    generation, rows = provider_rows.get_with(tx, _ALL, uuid)
+    return generation, {
         name: StoredInventory(InventoryRecord(*record), aware(updated or created))
         for name, *record, created, updated in rows
     }
@@ -144,7 +145,7 @@ def write(
         ratio = stored_ratio(tx, record.allocation_ratio)
         capacity = usable(record.total, record.reserved, ratio)
         rows = added_rows if old_row is None else other_rows
-        rows.append(NewInventory(*key, *record[:5], ratio, capacity))
+        rows.append(NewInventory._make((*key, *astuple(record)[:5], ratio, capacity)))
     if other_rows:
         tx.batches.replace_inventories(tx.connection, other_rows, tx.now)
     tx.batches.insert_inventories(tx.connection, added_rows, tx.now)

@@ -50,7 +50,6 @@ HOLD_PROVIDERS: Final = (
     .with_for_update(key_share=True)
 )
 """Locks all providers, or those of an added condition, in the order in which claims do."""
-_WIDTH: Final = len(SELECT_PROVIDERS.selected_columns)
 
 
 def provider_of(row: AnyRow | tuple[Any, ...]) -> Provider:
@@ -109,8 +108,8 @@ def select_with(
     The first column must not be nullable.
     """
     return PlainSelect(
-        SELECT_PROVIDERS.add_columns(*columns)
-        .outerjoin(source, link == PROVIDER.c.id)
+        select(PROVIDER.c.generation, *columns)
+        .select_from(PROVIDER.outerjoin(source, link == PROVIDER.c.id))
         .where(PROVIDER.c.uuid == bindparam("uuid"))
         .order_by(order_by)
     )
@@ -118,12 +117,12 @@ def select_with(
 
 def get_with(
     tx: ReadTransaction, statement: PlainSelect, uuid: str
-) -> tuple[Provider, list[tuple[Any, ...]]]:
-    """Return the provider and the rows that belong to it, read in one statement.
+) -> tuple[int, list[tuple[Any, ...]]]:
+    """Return the generation of a provider and the rows that belong to it, read in one statement.
 
     :raises ProviderNotFound: it does not exist.
     """
     rows = statement.rows(tx.connection, {"uuid": uuid})
     if not rows:
         raise ProviderNotFound(uuid)
-    return provider_of(rows[0][:_WIDTH]), [row[_WIDTH:] for row in rows if row[_WIDTH] is not None]
+    return rows[0][0], [row[1:] for row in rows if row[1] is not None]

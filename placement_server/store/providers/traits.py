@@ -100,18 +100,18 @@ def delete(tx: WriteTransaction, name: str) -> None:
     tx.touch_names()
 
 
-def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[NameRow]]:
-    """Return the provider and its traits.
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[int, list[NameRow]]:
+    """Return the generation of the provider and its traits.
 
     :raises ProviderNotFound: it does not exist.
     """
-    provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
-    return provider, [name_row(row) for row in rows]
+    generation, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
+    return generation, [name_row(row) for row in rows]
 
 
 def replace_of_provider(
     tx: WriteTransaction, uuid: str, names: Collection[str], *, generation: int
-) -> tuple[Provider, list[NameRow]]:
+) -> tuple[int, list[NameRow]]:
     """Make these the traits of the provider; the generation rises if that changes anything.
 
     :raises ProviderNotFound: the provider does not exist.
