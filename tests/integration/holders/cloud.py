@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -69,11 +70,18 @@ class Cloud:
         return next(self.hosts[name] for name, uuid in self._roots.items() if uuid == root)
 
     def write_instances(self) -> None:
-        """Let agents that heal know which instances exist: all that were not ended or forgotten."""
-        living = {h.consumer for h in self.history.holdings.copy() if h.ending == math.inf}
+        """Let agents that heal know which instances exist: all that are not gone or forgotten.
+
+        A request that ends one may have to be repeated, and has to find it as it was.
+        """
+        moment = time.time()
+        living = {h.consumer for h in self.history.holdings.copy() if h.gone == math.inf}
+        living -= {h.consumer for record in self.forgotten.copy() for h in record.holdings}
         for machine in self.fleet.machines:
             written = machine.instances.with_suffix(".new")
             written.write_text("\n".join(sorted(living)))
+            # what was made since is not judged by it, however long the writing took
+            os.utime(written, (moment, moment))
             written.rename(machine.instances)
 
     # -- looks --------------------------------------------------------------------------------
