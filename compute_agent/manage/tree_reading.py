@@ -16,6 +16,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import Part, ProviderTrees, UnchangedTree, WholeTree
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.transports.transport import Request
+from compute_agent.programs.decoding import Whole
 from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 
@@ -165,5 +166,7 @@ def _usages(connection: Connection, uuid: str, name: str) -> Mapping[str, int]:
     path = f"/resource_providers/{uuid}/usages"
     request = Request("GET", path, doing=f"Reading the usage of {name}", good=(200, 404))
     response = connection.call(request)
-    # deleted since the listing: nothing of it is used
-    return {} if response.status == 404 else responses.body_of(request, response, Usages).usages
+    if response.status == 404:
+        # deleted since the listing: nothing of it is used
+        return {}
+    return responses.body_of(request, response, Usages[Whole]).usages

@@ -6,10 +6,9 @@ upon, show or send back is a dict still, whose keys are checked all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Generic, NotRequired, TypedDict, TypeVar
 
 from msgspec import Meta, Raw, Struct, field
 from msgspec.structs import asdict
@@ -18,11 +17,7 @@ from compute_agent.programs.decoding import Amounts, Number, Whole, decode
 from compute_agent.provider_tree import PlacementProvider
 from compute_agent.provider_tree.inventory import MAX_INT, FrozenRecord
 
-
-class ProviderList(Struct, frozen=True):
-    """The answer about several providers."""
-
-    resource_providers: list[PlacementProvider]
+T = TypeVar("T")
 
 
 class RootedProvider(PlacementProvider):
@@ -31,10 +26,10 @@ class RootedProvider(PlacementProvider):
     root_provider_uuid: str
 
 
-class RootedProviderList(Struct, frozen=True):
-    """The answer about several providers, with the roots of their trees."""
+class ProviderList(Struct, Generic[T], frozen=True):
+    """The answer about several providers."""
 
-    resource_providers: list[RootedProvider]
+    resource_providers: list[T]
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,16 +93,10 @@ class HeldByConsumer(Held):
     consumer_generation: Whole
 
 
-class AllocationsOfProvider(Struct, frozen=True):
-    """The allocations on a provider, by consumer."""
+class Holders(Struct, Generic[T], frozen=True):
+    """What an answer has by consumer, or of a consumer by provider."""
 
-    allocations: dict[str, HeldByConsumer]
-
-
-class Holders(Struct, frozen=True):
-    """The consumers that an answer names, whatever they hold."""
-
-    allocations: dict[str, Raw]
+    allocations: dict[str, T]
 
 
 class ConsumerRecord(TypedDict):
@@ -134,18 +123,12 @@ class UsedTreeMember(TreeMember):
     usages: Amounts
 
 
-class Tree(Struct, frozen=True):
+class Tree(Struct, Generic[T], frozen=True):
     """A provider tree."""
 
-    providers: Sequence[TreeMember]
+    providers: list[T]
     sharing_providers: list[TreeMember] = []
     allocations: dict[str, ConsumerRecord] = {}
-
-
-class UsedTree(Tree, frozen=True):
-    """A provider tree with its usages."""
-
-    providers: Sequence[UsedTreeMember]
 
 
 class ClassCount(Struct, frozen=True, gc=False):
@@ -197,10 +180,10 @@ class CandidateList(Struct, frozen=True):
     provider_summaries: dict[str, Summary]
 
 
-class SupposedCandidates(Struct, frozen=True):
-    """The answers to questions for candidates about a supposed fleet."""
+class SupposedAnswers(Struct, Generic[T], frozen=True):
+    """The answers to questions about a supposed fleet."""
 
-    answers: list[CandidateList]
+    answers: list[T]
 
 
 class Step(TypedDict):
@@ -263,12 +246,6 @@ class Explanation(Struct, frozen=True):
     complete: bool
 
 
-class SupposedExplanations(Struct, frozen=True):
-    """The explanations of queries about a supposed fleet."""
-
-    answers: list[Explanation]
-
-
 class PlannedTree(TypedDict):
     """A tree that a plan names; one that is gone by now has no name."""
 
@@ -284,23 +261,19 @@ class PlannedPlace(TypedDict):
     mappings: dict[str, list[str]]
 
 
-class PlannedMove(PlannedPlace):
+_MoveSource = TypedDict("_MoveSource", {"from": PlannedTree})
+
+
+class PlannedMove(PlannedPlace, _MoveSource):
     """The move of a consumer."""
 
     consumer: str
 
 
-_MoveSource = TypedDict("_MoveSource", {"from": PlannedTree})
-
-
-class PlannedMoveFrom(PlannedMove, _MoveSource):
-    """The move of a consumer, with where it is."""
-
-
 class Plan(TypedDict):
     """Moves after which a request fits, or trees are empty."""
 
-    moves: list[PlannedMoveFrom]
+    moves: list[PlannedMove]
     places: list[PlannedPlace]
     memory_mb: Whole
     whole: bool
@@ -367,16 +340,10 @@ class ReportList(Struct, frozen=True):
     agent_reports: list[AgentReport]
 
 
-class Usages(Struct, frozen=True):
-    """Amounts by resource class."""
+class Usages(Struct, Generic[T], frozen=True):
+    """Amounts by resource class, or by type of consumer and class."""
 
-    usages: Amounts
-
-
-class TypedUsages(Struct, frozen=True):
-    """Amounts by type of consumer."""
-
-    usages: dict[str, Amounts]
+    usages: dict[str, T]
 
 
 class OfferedVersion(Struct, frozen=True):

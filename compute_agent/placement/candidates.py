@@ -16,13 +16,12 @@ from compute_agent.placement.answers import (
     Explanation,
     PlannedMove,
     Room,
-    SupposedCandidates,
-    SupposedExplanations,
-    TypedUsages,
+    SupposedAnswers,
     Usages,
 )
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Microversion, Request
+from compute_agent.programs.decoding import Amounts, Whole
 
 LOG = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ class Candidates:
         """
         body = {"changes": list(changes), "questions": [{"candidates": query}]}
         request = self._supposed("/what_if", body)
-        [answer] = self._connection.read(request, SupposedCandidates).answers
+        [answer] = self._connection.read(request, SupposedAnswers[CandidateList]).answers
         return answer
 
     def explanations_if(
@@ -123,7 +122,7 @@ class Candidates:
         """
         body = {"changes": list(changes), "questions": [{"explanation": q} for q in queries]}
         request = self._supposed("/what_if", body)
-        return self._connection.read(request, SupposedExplanations).answers
+        return self._connection.read(request, SupposedAnswers[Explanation]).answers
 
     def make_room(self, question: Mapping[str, Any]) -> Room:
         """Return placement's plans of moves after which something fits, or trees are empty.
@@ -172,5 +171,5 @@ class Candidates:
             error=errors.UsageRetrievalFailed,
         )
         if version >= CONSUMER_TYPE:
-            return self._connection.read(request, TypedUsages).usages
-        return self._connection.read(request, Usages).usages
+            return self._connection.read(request, Usages[Amounts]).usages
+        return self._connection.read(request, Usages[Whole]).usages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from compute_agent.placement.answers import (
     ReportList,
     Tree,
     TreeMember,
-    UsedTree,
+    UsedTreeMember,
     inventory_of,
 )
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection
@@ -51,6 +51,9 @@ class WholeTree(Struct, frozen=True):
     providers: Sequence[Mapping[str, Any]]
     sharing_providers: Sequence[Mapping[str, Any]] = ()
     allocations: Mapping[str, dict[str, Any]] = {}
+
+
+M = TypeVar("M", bound=TreeMember)
 
 
 class UnchangedTree:
@@ -110,8 +113,11 @@ class ProviderTrees:
             return UnchangedTree()
         if response.status == 404:
             return None
-        kind = UsedTree if Part.USAGES in include else Tree
-        return _tree_in(request, response, uuid, responses.body_of(request, response, kind))
+        if Part.USAGES in include:
+            used_tree = responses.body_of(request, response, Tree[UsedTreeMember])
+            return _tree_in(request, response, uuid, used_tree)
+        tree = responses.body_of(request, response, Tree[TreeMember])
+        return _tree_in(request, response, uuid, tree)
 
     def agent_reports(self, roots: Collection[str]) -> dict[str, AgentReport]:
         """Return the last report of the agents of hosts, by the uuid of the root.
@@ -141,7 +147,7 @@ class ProviderTrees:
         return {report.root_provider_uuid: report for report in reports}
 
 
-def _tree_in(request: Request, response: Response, uuid: str, tree: Tree) -> WholeTree:
+def _tree_in(request: Request, response: Response, uuid: str, tree: Tree[M]) -> WholeTree:
     # a proxy that compresses answers makes it a weak one
     etag = response.headers.get("etag", "").removeprefix("W/")
     if not etag.startswith('"') or all(provider["uuid"] != uuid for provider in tree.providers):

@@ -62,7 +62,8 @@ class Providers:
         :param version: that the query needs.
         """
         request = _listing(query, doing, version)
-        return self._connection.read(request, answers.RootedProviderList).resource_providers
+        listing = self._connection.read(request, answers.ProviderList[RootedProvider])
+        return listing.resource_providers
 
     def by_name(self, name: str) -> PlacementProvider | None:
         """Return the provider of this name, None when there is none."""
@@ -118,7 +119,7 @@ class Providers:
             doing=f"Reading the allocations on {name} ({uuid})",
             error=errors.ResourceProviderAllocationRetrievalFailed,
         )
-        return self._connection.read(request, answers.AllocationsOfProvider).allocations
+        return self._connection.read(request, answers.Holders[HeldByConsumer]).allocations
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -290,7 +291,8 @@ class Providers:
 
     def _list(self, query: str, doing: str) -> list[PlacementProvider]:
         request = _listing(query, doing, BASE)
-        return self._connection.read(request, answers.ProviderList).resource_providers
+        listing = self._connection.read(request, answers.ProviderList[PlacementProvider])
+        return listing.resource_providers
 
     def _read(
         self,

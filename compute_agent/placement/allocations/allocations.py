@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from compute_agent import errors
 from compute_agent.placement import responses
@@ -168,7 +168,7 @@ class Allocations:
             error=errors.ConsumerAllocationRetrievalFailed,
         )
         response = self._connection.call(request)
-        if not responses.body_of(request, response, Holders).allocations:
+        if not responses.body_of(request, response, Holders[Raw]).allocations:
             # of a consumer that it does not know, placement returns nothing else
             return {"allocations": {}}, ConsumerNature(None, age_of(response.headers))
         record = cast(Record, responses.body_of(request, response, ConsumerRecord))

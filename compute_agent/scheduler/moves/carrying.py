@@ -33,7 +33,7 @@ from msgspec import Struct, json
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, of_record
-from compute_agent.placement.answers import PlannedMoveFrom
+from compute_agent.placement.answers import PlannedMove
 from compute_agent.programs.decoding import Whole
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
@@ -122,7 +122,7 @@ class Exchange(Struct, frozen=True):
         self.client.write(doing, wanted_holdings, "Nothing was changed.")
 
 
-class _CarriedMove(PlannedMoveFrom):
+class _CarriedMove(PlannedMove):
     migration: str
 
 
@@ -151,7 +151,7 @@ class CarriedPlan:
 
     @classmethod
     def write(
-        cls, path: Path, moves: Sequence[PlannedMoveFrom], sources: Mapping[str, Amounts] | None
+        cls, path: Path, moves: Sequence[PlannedMove], sources: Mapping[str, Amounts] | None
     ) -> CarriedPlan:
         """Write the file of a plan of which nothing is done.
 

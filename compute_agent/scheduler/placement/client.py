@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from msgspec import Raw
+
 from compute_agent import errors
 from compute_agent.placement import responses
 from compute_agent.placement.allocations.amounts import as_request, of_record
@@ -258,7 +260,7 @@ class PlacementClient:
             doing=f"Reading what consumers hold on host {root}",
             error=errors.ResourceProviderRetrievalFailed,
         )
-        return frozenset(self._connection.read(request, Holders).allocations)
+        return frozenset(self._connection.read(request, Holders[Raw]).allocations)
 
     def release(self, consumer: str) -> bool:
         """Give back whatever a consumer holds; return whether it held anything."""
