@@ -7,9 +7,10 @@ times as long as the driver and a near database do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, methodcaller
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, CursorResult, DateTime, Dialect, Select
+from sqlalchemy import Connection, DateTime, Dialect, Select
 from sqlalchemy.exc import DBAPIError
 
 OPTION: Final = "store_plain"
@@ -23,19 +24,16 @@ Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
 _Result = TypeVar("_Result")
 
+_FETCHED_ROWS: Final[Callable[[Any], Sequence[Any]]] = methodcaller("fetchall")
+_ROW_COUNT: Final[Callable[[Any], int]] = attrgetter("rowcount")
+
 
 def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequence[Any]:
     """Execute a statement in the words of the driver, and return its rows.
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
-    return _execute(
-        connection,
-        statement,
-        parameters,
-        lambda cursor: cursor.fetchall(),
-        lambda result: list(result.all()),
-    )
+    return _execute(connection, statement, parameters, _FETCHED_ROWS)
 
 
 def count(connection: Connection, statement: str, parameters: Parameters) -> int:
@@ -43,23 +41,23 @@ def count(connection: Connection, statement: str, parameters: Parameters) -> int
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
-    return _execute(connection, statement, parameters, _row_count, _row_count)
+    return _execute(connection, statement, parameters, _ROW_COUNT)
 
 
 def _execute(
     connection: Connection,
     statement: str,
     parameters: Parameters,
-    of_cursor: Callable[[Any], _Result],
-    of_result: Callable[[CursorResult[*tuple[Any, ...]]], _Result],
+    outcome: Callable[[Any], _Result],
 ) -> _Result:
+    """Return the outcome of a statement, of the driver's cursor or of SQLAlchemy's result."""
     if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
         driver, pooled_connection = connection.dialect.loaded_dbapi, connection.connection
         try:
             # Taken out: one that fails, in whatever way, is dropped and ends its statement.
             cursor = pooled_connection.info.pop(_CURSOR, None) or pooled_connection.cursor()
             cursor.execute(statement, parameters)
-            result = of_cursor(cursor)
+            result = outcome(cursor)
             pooled_connection.info[_CURSOR] = cursor
             return result
         except driver.Error as error:
@@ -71,11 +69,7 @@ def _execute(
                 raise DBAPIError.instance(
                     statement, parameters, error, driver.Error, dialect=connection.dialect
                 ) from error
-    return of_result(connection.exec_driver_sql(statement, parameters))
-
-
-def _row_count(result: Any) -> int:
-    return int(result.rowcount)
+    return outcome(connection.exec_driver_sql(statement, parameters))
 
 
 def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
