@@ -147,7 +147,7 @@ class MeasuredAgent:
     def _set_trait(self, provider: str) -> None:
         began = time.process_time()
         path = f"/resource_providers/{provider}/traits"
-        content = self._sent_by_another("GET", path).json
+        content = json.loads(self._sent_by_another("GET", path).content)
         traits = set(content["traits"]) ^ {"HW_CPU_X86_VMX"}
         self._sent_by_another("PUT", path, content | {"traits": sorted(traits)})
         self._foreign_cpu += time.process_time() - began

@@ -82,9 +82,10 @@ class TraitList(Struct, frozen=True):
 
 
 class Held(TypedDict):
-    """What is held of one provider."""
+    """What is held of one provider, which had a generation when a consumer was read."""
 
     resources: Amounts
+    generation: NotRequired[Whole]
 
 
 class HeldByConsumer(Held):
