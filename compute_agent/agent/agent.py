@@ -84,11 +84,10 @@ class Agent:
             roots=lambda: self.tracker.nodes().values(),
             threshold=lambda: conf.compute.consecutive_build_service_disable_threshold,
         )
-        self._nodes = NodeList(parts, self.tracker, self._schedule, rng=self._rng)
+        self._nodes = NodeList(parts, self.tracker, self._schedule, parts.departures(), self._rng)
         self._loop = PassLoop(
             self._schedule,
             self._run_pass,
-            clock=time.monotonic,
             before_each=self._before_each,
             on_fatal=self._fatal,
             notify_watchdog=self._manager.watchdog,

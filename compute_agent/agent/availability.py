@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from compute_agent import errors
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.state.ledger import ServiceState
@@ -32,41 +34,33 @@ HYPERVISOR = f"{AUTOMATIC}the hypervisor cannot be asked"
 BUILDS = f"{AUTOMATIC}builds fail"
 
 
-class Availability:
+class Availability(Struct, eq=False):
     """Keeps the state in the ledger and shows it at once on every root in placement.
 
-    :param default_enabled: whether a host starts enabled for the first time, at the moment.
-    :param roots: uuids of the root providers of this agent.
-    :param threshold: failed builds in a row that disable the host, at the moment; 0 for never.
+    :ivar default_enabled: whether a host starts enabled for the first time, at the moment.
+    :ivar roots: uuids of the root providers of this agent.
+    :ivar threshold: failed builds in a row that disable the host, at the moment; 0 for never.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        report: ReportClient,
-        board: StatusBoard,
-        *,
-        default_enabled: Callable[[], bool],
-        roots: Callable[[], Iterable[str]],
-        threshold: Callable[[], int],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._ledger = ledger
-        self._report = report
-        self._board = board
-        self._default_enabled = default_enabled
-        self._roots = roots
-        self._threshold = threshold
-        self._clock = clock
-        self._failed_builds: dict[str, str] = {}
-        """Image by instance whose build failed since the last that succeeded; empty: not known."""
+    ledger: Ledger
+    report: ReportClient
+    board: StatusBoard
+    default_enabled: Callable[[], bool]
+    roots: Callable[[], Iterable[str]]
+    threshold: Callable[[], int]
+    clock: Callable[[], float] = time.time
+    _failed_builds: dict[str, str] = {}
+    """Image by instance whose build failed since the last that succeeded; empty: not known."""
+    _last_failure: float = 0.0
+
+    def __post_init__(self) -> None:
         # builds of before a restart are not known: only what is claimed from now on counts
-        self._last_failure = clock()
+        self._last_failure = self.clock()
         self.show()
 
     def state(self) -> ServiceState:
         """Return whether new instances are allowed on the host, and why not."""
-        return self._ledger.service_state(default_enabled=self._default_enabled())
+        return self.ledger.service_state(default_enabled=self.default_enabled())
 
     @property
     def failed_builds(self) -> int:
@@ -93,10 +87,10 @@ class Availability:
         Failures of a single image speak against the image, not against the host.
         """
         self._failed_builds[instance] = image
-        self._last_failure = self._clock()
+        self._last_failure = self.clock()
         LOG.warning("The build of instance %s failed: %s", instance, why)
         count, images = len(self._failed_builds), set(self._failed_builds.values())
-        if 0 < self._threshold() <= count and (len(images) > 1 or "" in images):
+        if 0 < self.threshold() <= count and (len(images) > 1 or "" in images):
             self._disable(f"{BUILDS}: {count} in a row, the last with: {why}")
 
     def waits_for_a_build(self) -> bool:
@@ -119,7 +113,7 @@ class Availability:
     def show(self) -> None:
         """Put the state into the status document."""
         state = self.state()
-        self._board.set_availability(is_enabled=state.enabled, reason=state.reason)
+        self.board.set_availability(is_enabled=state.enabled, reason=state.reason)
 
     def _disable(self, reason: str) -> None:
         if self.state().enabled:
@@ -134,7 +128,7 @@ class Availability:
     def _change_state(self, state: ServiceState) -> None:
         if state == self.state():
             return
-        self._ledger.set_service_state(state)
+        self.ledger.set_service_state(state)
         self.show()
         LOG.info("The host is %s now. %s", "enabled" if state.enabled else "disabled", state.reason)
         self._mirror(state)
@@ -144,10 +138,10 @@ class Availability:
         add, remove = (
             ((), (COMPUTE_STATUS_DISABLED,)) if state.enabled else ((COMPUTE_STATUS_DISABLED,), ())
         )
-        for root in self._roots():
+        for root in self.roots():
             try:
-                with self._report.tracing():
-                    self._report.change_traits(root, add=add, remove=remove)
+                with self.report.tracing():
+                    self.report.change_traits(root, add=add, remove=remove)
             except errors.ComputeAgentError as error:
                 LOG.warning(
                     "Trait %s of provider %s is out of date; the next pass writes it: %s",

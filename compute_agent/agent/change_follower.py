@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct, field
+
 from compute_agent import errors
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.tracker.status import FeedState, StatusBoard
@@ -35,35 +37,24 @@ LONGEST_PAUSE: Final = 60.0
 _JITTER: Final = 0.5
 
 
-class ChangeFollower:
+class ChangeFollower(Struct, eq=False):
     """Follows the trees of the nodes until it is stopped.
 
-    :param nodes: returns the uuids of the roots, by node.
-    :param on_change: called with a node whose tree changed, or may have.
-    :param wait: seconds that one question waits.
+    :ivar nodes: returns the uuids of the roots, by node.
+    :ivar on_change: called with a node whose tree changed, or may have.
+    :ivar wait: seconds that one question waits.
     """
 
-    def __init__(
-        self,
-        feed: ChangeFeed,
-        nodes: Callable[[], Mapping[str, str]],
-        on_change: Callable[[str], None],
-        board: StatusBoard,
-        *,
-        wait: int = WAIT,
-        rng: random.Random | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._feed = feed
-        self._nodes = nodes
-        self._on_change = on_change
-        self._board = board
-        self._wait = wait
-        self._rng = rng or random.Random()
-        self._clock = clock
-        self._after: int | None = None
-        self._failures = 0
-        self._stopping = threading.Event()
+    feed: ChangeFeed
+    nodes: Callable[[], Mapping[str, str]]
+    on_change: Callable[[str], None]
+    board: StatusBoard
+    wait: int = WAIT
+    rng: random.Random = field(default_factory=random.Random)
+    clock: Callable[[], float] = time.monotonic
+    _after: int | None = None
+    _failures: int = 0
+    _stopping: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
         """Begin. The thread ends with the process: it may be in the middle of a question."""
@@ -84,12 +75,12 @@ class ChangeFollower:
 
     def ask_once(self) -> float:
         """Ask once, act on the answer, and return the seconds until the next question."""
-        nodes = dict(self._nodes())
+        nodes = dict(self.nodes())
         if not nodes:
             return FIRST_PAUSE
-        started_at = self._clock()
+        started_at = self.clock()
         try:
-            changes = self._feed.structure(self._after, set(nodes.values()), self._wait)
+            changes = self.feed.structure(self._after, set(nodes.values()), self.wait)
         except errors.ChangesPruned as error:
             LOG.info("Every node gets a pass: %s", error)
             self._after = None
@@ -98,20 +89,20 @@ class ChangeFollower:
             return self._pause_without_feed(error)
         except errors.PlacementError as error:
             return self._pause_after_failure(error)
-        if self._failures or self._board.feed.state is FeedState.NOT_OFFERED:
+        if self._failures or self.board.feed.state is FeedState.NOT_OFFERED:
             LOG.info("Changes in placement are followed again.")
         self._failures = 0
         is_first, self._after = self._after is None, changes.last
         changed_nodes = [node for node, root in nodes.items() if is_first or root in changes.roots]
-        self._board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
+        self.board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
         if not self._stopping.is_set():
             for node in changed_nodes:
-                self._on_change(node)
-        answered_early = not changed_nodes and self._clock() - started_at < FIRST_PAUSE
+                self.on_change(node)
+        answered_early = not changed_nodes and self.clock() - started_at < FIRST_PAUSE
         return FIRST_PAUSE if answered_early else 0.0
 
     def _pause_without_feed(self, error: errors.PlacementError) -> float:
-        if self._board.feed.state is not FeedState.NOT_OFFERED:
+        if self.board.feed.state is not FeedState.NOT_OFFERED:
             LOG.warning(
                 "Only periodic passes find changes in placement, [compute_agent]follow_changes has "
                 "no effect: placement does not offer placement-ext 1.1, and is asked again every "
@@ -120,14 +111,14 @@ class ChangeFollower:
                 error,
             )
         self._after = None
-        self._board.feed_is(FeedState.NOT_OFFERED)
+        self.board.feed_is(FeedState.NOT_OFFERED)
         return NOT_OFFERED_PAUSE
 
     def _pause_after_failure(self, error: errors.PlacementError) -> float:
         if not self._failures:
             LOG.warning("Only periodic passes find changes in placement for now: %s", error)
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures, 10))
-        pause *= self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+        pause *= self.rng.uniform(1 - _JITTER, 1 + _JITTER)
         self._failures += 1
-        self._board.feed_is(FeedState.FAILING)
+        self.board.feed_is(FeedState.FAILING)
         return max(pause, min(error.retry_after or 0.0, LONGEST_PAUSE))

@@ -8,14 +8,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from compute_agent.tracker import decisions
-from compute_agent.tracker.decisions import Action, Decision, EventKind
+from compute_agent.tracker.decisions import Action, Decision, EventKind, NodeState
 from compute_agent.tracker.pass_attempt import trouble_of, with_remedy
 from compute_agent.tracker.resource_tracker import PassResult
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.tracker.pass_schedule import PassSchedule
+    from compute_agent.tracker.removed_nodes import Departures
     from compute_agent.tracker.resource_tracker import ResourceTracker
 
 LOG = logging.getLogger(__name__)
@@ -24,61 +27,53 @@ NODE_LIST = ""
 """Name under which it is scheduled."""
 
 
-class NodeList:
+class NodeList(Struct, eq=False):
     """Brings the nodes of the tracker in step with those the driver manages."""
 
-    def __init__(
-        self,
-        parts: AgentParts,
-        tracker: ResourceTracker,
-        schedule: PassSchedule,
-        *,
-        rng: random.Random,
-    ) -> None:
-        self._parts = parts
-        self._tracker = tracker
-        self._schedule = schedule
-        self._rng = rng
-        self.departures = parts.departures()
-        self._state = decisions.NodeState(started_at=time.monotonic())
+    parts: AgentParts
+    tracker: ResourceTracker
+    schedule: PassSchedule
+    departures: Departures
+    rng: random.Random
+    _state: NodeState = field(default_factory=lambda: NodeState(started_at=time.monotonic()))
 
     def find(self) -> PassResult:
         """Look for the nodes; new ones are due at once, or in their turn after an outage."""
         now = time.monotonic()
         error: Exception | None = None
         try:
-            nodes = self._parts.setup.nodes()
+            nodes = self.parts.setup.nodes()
         except Exception as exception:  # noqa: BLE001 - judged below, as in a pass
             error, nodes = exception, {}
-        limits = self._parts.options().limits()
+        limits = self.parts.options().limits()
         turn = decisions.turn_after_outage(self._state, now, limits)
         kind = decisions.classify(error) if error else EventKind.COMPLETED
         event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
         decision = decisions.decide(self._state, event, limits)
         self._state = decision.state
         fault = decision.state.fault
-        self._parts.board.search_trouble = (
+        self.parts.board.search_trouble = (
             trouble_of(fault, str(error or ""), now) if fault else None
         )
         if error is not None:
             return self._failure_result(decision, kind, error)
-        self._take_in(nodes, first_due=now + self._rng.uniform(0.0, turn))
-        return PassResult(completed=True, next_in=self._parts.options().period, kind=kind)
+        self._take_in(nodes, first_due=now + self.rng.uniform(0.0, turn))
+        return PassResult(completed=True, next_in=self.parts.options().period, kind=kind)
 
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
-        known_nodes = self._tracker.nodes()
+        known_nodes = self.tracker.nodes()
         # all at once: each would be written for itself by the first pass of its node
-        self._parts.ledger.remember_providers(additions=nodes.values())
+        self.parts.ledger.remember_providers(additions=nodes.values())
         for name, uuid in nodes.items():
-            self._tracker.add_node(name, uuid)
+            self.tracker.add_node(name, uuid)
         for name in known_nodes.keys() - nodes.keys():
-            self._tracker.drop_node(name)
-        self._schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
+            self.tracker.drop_node(name)
+        self.schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
         self.departures.settle(nodes)
 
     def _failure_result(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
         if kind is EventKind.PLACEMENT_UNAVAILABLE:
-            self._parts.board.placement_is(up=False)
+            self.parts.board.placement_is(up=False)
         if decision.log is not None:
             LOG.log(
                 decision.log,
@@ -87,7 +82,7 @@ class NodeList:
                 with_remedy(kind, str(error)),
                 exc_info=error if decision.with_traceback else None,
             )
-        wait = self._parts.options().limits().period
+        wait = self.parts.options().limits().period
         if decision.action in (Action.BACK_OFF, Action.RETRY):
-            wait = max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
+            wait = max(decision.wait_at_least, self.rng.uniform(0.0, decision.wait))
         return PassResult(False, wait, decision.exit_code, str(error), kind)

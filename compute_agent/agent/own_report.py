@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from compute_agent.programs.printable import shortened
 from compute_agent.tracker.pass_schedule import NEVER
 
@@ -26,32 +28,25 @@ _DIGITS: Final = 8
 """Of the uuid of a guest: enough to find it among those of one host."""
 
 
-class OwnReport:
+class OwnReport(Struct, eq=False):
     """The report of this agent, for the header of the read of a tree.
 
-    :param place: where the agent runs.
-    :param options: returns what is configured for passes now.
-    :param cells: returns the cores of a node with their guests, by the name of the node.
+    :ivar place: where the agent runs.
+    :ivar options: returns what is configured for passes now.
+    :ivar cells: returns the cores of a node with their guests, by the name of the node.
     """
 
-    def __init__(
-        self,
-        place: Place,
-        board: StatusBoard,
-        options: Callable[[], TrackerOptions],
-        cells: Callable[[str], list[dict[str, Any]]],
-    ) -> None:
-        self._place = place._asdict()
-        self._board = board
-        self._options = options
-        self._cells = cells
+    place: Place
+    board: StatusBoard
+    options: Callable[[], TrackerOptions]
+    cells: Callable[[str], list[dict[str, Any]]]
 
     def __call__(self, root_uuid: str) -> str | None:
         """Return the report; None where the tree is not that of a node of this agent."""
-        node = next((node for node in self._board.nodes() if node.uuid == root_uuid), None)
+        node = next((node for node in self.board.nodes() if node.uuid == root_uuid), None)
         if node is None:
             return None
-        period, bus = self._options().period, self._board.bus
+        period, bus = self.options().period, self.board.bus
         since = None if bus.since is None else datetime.fromtimestamp(bus.since, UTC).isoformat()
         report = {
             "period": None if period == NEVER else period,
@@ -59,10 +54,10 @@ class OwnReport:
             "disabled_reason": ""
             if node.enabled
             else shortened(node.disabled_reason, _SHOWN_LENGTH),
-            "trouble": _text(node.trouble or self._board.state_trouble),
-            "place": self._place,
+            "trouble": _text(node.trouble or self.board.state_trouble),
+            "place": self.place._asdict(),
         }
-        return with_cores(report, self._cells(node.name))
+        return with_cores(report, self.cells(node.name))
 
 
 def with_cores(report: Mapping[str, Any], cells: Iterable[Mapping[str, Any]]) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+
+from msgspec import Struct, field
 
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult
@@ -22,40 +25,28 @@ LOG = logging.getLogger(__name__)
 _WAITING: Final = 16
 
 
-class PassLoop:
+class PassLoop(Struct, eq=False):
     """Runs passes until it is stopped.
 
-    :param run_pass: runs the pass of one node, named, with the triggers it answers.
-    :param before_each: called in the loop's thread whenever it wakes, before passes are started.
-    :param on_fatal: called with the result of a pass after which the process must end.
-    :param workers: how many passes `run_pass` works on at once. It is called for some more, which
+    :ivar run_pass: runs the pass of one node, named, with the triggers it answers.
+    :ivar before_each: called in the loop's thread whenever it wakes, before passes are started.
+    :ivar on_fatal: called with the result of a pass after which the process must end.
+    :ivar workers: how many passes `run_pass` works on at once. It is called for some more, which
         wait in it: for their turn, or for another try.
-    :param watchdog_seconds: how often `notify_watchdog` must be called; None if nobody watches.
+    :ivar watchdog_seconds: how often `notify_watchdog` must be called; None if nobody watches.
     """
 
-    def __init__(
-        self,
-        schedule: PassSchedule,
-        run_pass: Callable[[str, frozenset[str]], PassResult],
-        *,
-        clock: Callable[[], float],
-        before_each: Callable[[], None] = lambda: None,
-        on_fatal: Callable[[PassResult], None],
-        notify_watchdog: Callable[[], None] = lambda: None,
-        watchdog_seconds: float | None = None,
-        workers: int = 1,
-    ) -> None:
-        self._schedule = schedule
-        self._run_pass = run_pass
-        self._clock = clock
-        self._before_each = before_each
-        self._on_fatal = on_fatal
-        self._notify_watchdog = notify_watchdog
-        self._longest_wait = NEVER if watchdog_seconds is None else watchdog_seconds / 3.0
-        self._workers = workers
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+    schedule: PassSchedule
+    run_pass: Callable[[str, frozenset[str]], PassResult]
+    on_fatal: Callable[[PassResult], None]
+    clock: Callable[[], float] = time.monotonic
+    before_each: Callable[[], None] = lambda: None
+    notify_watchdog: Callable[[], None] = lambda: None
+    watchdog_seconds: float | None = None
+    workers: int = 1
+    _wake: threading.Event = field(default_factory=threading.Event)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -79,31 +70,32 @@ class PassLoop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        with ThreadPoolExecutor(self._workers + _WAITING, thread_name_prefix="pass") as pool:
+        longest_wait = NEVER if self.watchdog_seconds is None else self.watchdog_seconds / 3.0
+        with ThreadPoolExecutor(self.workers + _WAITING, thread_name_prefix="pass") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
                 try:
-                    self._before_each()
+                    self.before_each()
                 except Exception:
                     LOG.exception("The agent itself failed between two passes; it goes on.")
                 if self._stopping.is_set():
                     return
-                for node, reasons in self._schedule.take_due():
+                for node, reasons in self.schedule.take_due():
                     LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
                     pool.submit(self._run_node, node, reasons)
-                if not self._schedule.running_nodes():
-                    self._notify_watchdog()
-                wait = min(self._schedule.seconds_to_next(), self._longest_wait)
+                if not self.schedule.running_nodes():
+                    self.notify_watchdog()
+                wait = min(self.schedule.seconds_to_next(), longest_wait)
                 self._wake.wait(None if wait == NEVER else wait)
 
     def _run_node(self, node: str, reasons: frozenset[str]) -> None:
         result = PassResult(completed=False, next_in=60.0)
         try:
-            result = self._run_pass(node, reasons)
+            result = self.run_pass(node, reasons)
             if result.exit_code is not None:
-                self._on_fatal(result)
+                self.on_fatal(result)
         except Exception:
             LOG.exception("Node %s: the agent itself failed in a pass; again in 60 s.", node)
         finally:
-            self._schedule.finish(node, self._clock() + result.next_in)
+            self.schedule.finish(node, self.clock() + result.next_in)
             self._wake.set()

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compute_agent.discovery.errors import CallHangs
 
@@ -92,25 +92,22 @@ def step(name: str) -> None:
         call.step(name)
 
 
-class BoundedCalls:
+class BoundedCalls(Struct, eq=False):
     """Calls to one source. Safe for threads.
 
-    :param source: in words, for messages: "libvirt at qemu:///system", "this machine".
-    :param timeout: seconds that a call, or one step of it, may take.
-    :param one_at_a_time: the source is not made for several threads; a call waits for others.
+    :ivar source: in words, for messages: "libvirt at qemu:///system", "this machine".
+    :ivar timeout: seconds that a call, or one step of it, may take.
+    :ivar one_at_a_time: the source is not made for several threads; a call waits for others.
     """
 
-    def __init__(
-        self, source: str, timeout: float = TIMEOUT, *, one_at_a_time: bool = False
-    ) -> None:
-        self.source = source
-        self._timeout = timeout
-        self._one_at_a_time = one_at_a_time
-        self._condition = threading.Condition()
-        self._running_calls: dict[_Call, None] = {}
-        self._idle: list[SimpleQueue[_Call]] = []
-        self.on_return: Callable[[str], None] = lambda _what: None
-        """Called, in any thread, when a call that was given up has returned: ask again."""
+    source: str
+    timeout: float = TIMEOUT
+    one_at_a_time: bool = False
+    on_return: Callable[[str], None] = lambda _what: None
+    """Called, in any thread, when a call that was given up has returned: ask again."""
+    _condition: threading.Condition = field(default_factory=threading.Condition)
+    _running_calls: dict[_Call, None] = {}
+    _idle: list[SimpleQueue[_Call]] = []
 
     def run(
         self, name: str, function: Callable[[], _Result], *, timeout: float | None = None
@@ -156,13 +153,13 @@ class BoundedCalls:
     def stop_waiting(self) -> None:
         """Give calls up that hang noticeably, from now on: the process is to end."""
         with self._condition:
-            self._timeout = min(self._timeout, NOTICEABLE)
+            self.timeout = min(self.timeout, NOTICEABLE)
             for call in self._running_calls:
                 _wake(call)
             self._condition.notify_all()
 
     def _limit(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else min(timeout, self._timeout)
+        return self.timeout if timeout is None else min(timeout, self.timeout)
 
     def _begin(self, call: _Call, timeout: float | None) -> None:
         """Hand the call to a thread, when it is its turn."""
@@ -171,7 +168,7 @@ class BoundedCalls:
                 hung_call = next((other for other in self._running_calls if other.given_up), None)
                 if hung_call is not None:
                     raise CallHangs(str(hung_call.as_of_now()))
-                if not (self._one_at_a_time and self._running_calls):
+                if not (self.one_at_a_time and self._running_calls):
                     break
                 remaining_seconds = call.began + self._limit(timeout) - time.monotonic()
                 if remaining_seconds <= 0.0:
@@ -241,7 +238,7 @@ class BoundedCalls:
             if call.given_up:
                 # nobody takes them, and they may hold what only this thread should let go
                 call.result = call.error = None
-            if self._one_at_a_time or call.given_up:
+            if self.one_at_a_time or call.given_up:
                 self._condition.notify_all()
             _wake(call)
 

@@ -275,23 +275,9 @@ class NvLink(Struct, frozen=True, order=True):
     links: int
 
 
-class PhysicalGpu(Struct, frozen=True):
-    """A GPU (or another PCI device that makes mediated devices), whole; never one of its VFs.
+class NvmlFacts(Struct, frozen=True, kw_only=True):
+    """What NVML adds to the facts of a GPU; None or empty = it does not report it."""
 
-    PCI facts come from sysfs and are always there. What NVML adds, or the driver of another maker
-    shows, is None or empty where that does not see the device (one bound to vfio-pci).
-    """
-
-    address: PciAddress
-    vendor_id: str
-    product_id: str
-    numa_node: CellId | None
-    vfs: tuple[GpuVf, ...] = ()
-    mdev_types: tuple[MdevType, ...] = ()
-    """Offered by the whole device; a GPU with SR-IOV offers none itself, its VFs do."""
-    mdevs: tuple[Mdev, ...] = ()
-    nvml: bool = False
-    """NVML sees the device."""
     model: str | None = None
     uuid: str | None = None
     serial: str | None = None
@@ -309,7 +295,27 @@ class PhysicalGpu(Struct, frozen=True):
     nvlinks: tuple[NvLink, ...] | None = None
     """By remote; None = not reported."""
     critical_xid: int | None = None
-    """An error NVIDIA's driver reported after which no guest should get the GPU."""
+    """The last error that NVIDIA's driver reported since NVML was first read, until it is
+    forgotten, after which no guest should get the GPU."""
+
+
+class PhysicalGpu(NvmlFacts, frozen=True):
+    """A GPU (or another PCI device that makes mediated devices), whole; never one of its VFs.
+
+    PCI facts come from sysfs and are always there. What NVML adds, or the driver of another maker
+    shows, is None or empty where that does not see the device (one bound to vfio-pci).
+    """
+
+    address: PciAddress
+    vendor_id: str
+    product_id: str
+    numa_node: CellId | None
+    vfs: tuple[GpuVf, ...] = ()
+    mdev_types: tuple[MdevType, ...] = ()
+    """Offered by the whole device; a GPU with SR-IOV offers none itself, its VFs do."""
+    mdevs: tuple[Mdev, ...] = ()
+    nvml: bool = False
+    """NVML sees the device."""
     memory_mib: int | None = None
     """Its own memory, as drivers of AMD and Intel show it."""
     link_group: str | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from compute_agent.discovery.facts import HostTopology, NumaCell, PhysicalGpu
+from compute_agent.discovery.facts import HostTopology, NumaCell, NvmlFacts, PhysicalGpu
 from compute_agent.discovery.nvml import NvmlReading
 from compute_agent.discovery.storage import DiskSource, measure
 from compute_agent.discovery.sysfs import cells, cpus, gpus, memory, nics, pci
@@ -17,13 +17,6 @@ from compute_agent.discovery.sysfs.reader import PROCFS, SYSFS, Machine, ReadFil
 from compute_agent.discovery.sysfs.vpd import SerialNumbers
 
 HOSTNAME = "sys/kernel/hostname"
-
-_OF_NVML: Final = (
-    *("model", "uuid", "serial", "compute_capability", "critical_xid", "nvlinks"),
-    *("mig_enabled", "mig_devices", "mig_remaining", "gpu_instances"),
-    *("vgpu_types", "vgpu_sizes_mixed"),
-)
-"""Facts of a GPU that have the same name in both of its descriptions."""
 
 
 class GpuSource(Protocol):
@@ -110,5 +103,5 @@ def _join_gpus(
         near = [cell for cell in nvml_gpu.near_cells if cell in ids]
         # the PCI bus goes first; NVML helps where firmware reports nothing
         cell = gpu.numa_node if gpu.numa_node is not None or len(near) != 1 else near[0]
-        facts = {name: getattr(nvml_gpu, name) for name in _OF_NVML}
+        facts = {name: getattr(nvml_gpu, name) for name in NvmlFacts.__struct_fields__}
         yield replace(gpu, numa_node=cell, nvml=True, **facts)

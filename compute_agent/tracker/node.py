@@ -101,31 +101,30 @@ class OrderedLocks:
             lock.release()
 
 
-class LentLock:
+class LentLock(Struct, eq=False):
     """A lock that is held, and given back while its holder waits: others come in meanwhile.
 
     The holder may be several threads that serve one. It is lent as long as any of them waits,
     and held again by all of them when none does any more.
     """
 
-    def __init__(self, lock: HoldableLock) -> None:
-        self._lock = lock
-        self._mutex = threading.Lock()
-        self._waiting_count = 0
+    lock: HoldableLock
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    _waiting_count: int = 0
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self._mutex:
             self._waiting_count += 1
             if self._waiting_count == 1:
-                self._lock.release()
+                self.lock.release()
         try:
             yield
         finally:
             with self._mutex:
                 self._waiting_count -= 1
                 if self._waiting_count == 0:
-                    self._lock.acquire()
+                    self.lock.acquire()
 
 
 class PassTarget(Struct, frozen=True):

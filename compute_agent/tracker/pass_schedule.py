@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 NEVER = math.inf
 
@@ -32,16 +32,15 @@ class PassRequest(Struct, frozen=True):
     number: int
 
 
-class PassSchedule:
+class PassSchedule(Struct, eq=False):
     """The due times of all nodes of the agent. Safe for use by several threads.
 
-    :param clock: seconds, monotonic.
+    :ivar clock: seconds, monotonic.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._mutex = threading.Condition()
-        self._turns: dict[str, _Turn] = {}
+    clock: Callable[[], float]
+    _mutex: threading.Condition = field(default_factory=threading.Condition)
+    _turns: dict[str, _Turn] = {}
 
     def set_nodes(self, nodes: Iterable[str], first_due: float) -> list[str]:
         """Take in the nodes that are managed now; new ones are due at `first_due`.
@@ -72,7 +71,7 @@ class PassSchedule:
 
         The caller runs them and calls `finish` for each.
         """
-        now = self._clock()
+        now = self.clock()
         due_nodes = []
         with self._mutex:
             for node, turn in self._turns.items():
@@ -129,7 +128,7 @@ class PassSchedule:
 
     def seconds_to_next(self) -> float:
         """Return how long nothing is due, `NEVER` if nothing ever is."""
-        now = self._clock()
+        now = self.clock()
         with self._mutex:
             idle = [turn for turn in self._turns.values() if not turn.is_running]
             if any(turn.reasons for turn in idle):

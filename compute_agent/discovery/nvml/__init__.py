@@ -7,39 +7,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compute_agent.discovery.facts import (
-    CellId,
-    GpuInstance,
-    MigDevice,
-    MigProfile,
-    NvLink,
-    PciAddress,
-    VgpuType,
-)
+from compute_agent.discovery.facts import CellId, MigProfile, NvmlFacts, PciAddress
 
 
-class NvmlGpu(Struct, frozen=True):
+class NvmlGpu(NvmlFacts, frozen=True):
     """One GPU as NVML sees it; None = it does not report it (`NVML_ERROR_NOT_SUPPORTED`)."""
 
     address: PciAddress
-    uuid: str | None = None
-    serial: str | None = None
-    model: str | None = None
-    compute_capability: tuple[int, int] | None = None
     near_cells: tuple[CellId, ...] = ()
     """Host cells the GPU is near to."""
     memory_cell: CellId | None = None
     """The cell that is the GPU's *own* memory (Grace Hopper), not where the GPU is."""
-    mig_enabled: bool | None = None
     mig_profiles: tuple[MigProfile, ...] = ()
-    mig_devices: tuple[MigDevice, ...] = ()
-    mig_remaining: tuple[tuple[str, int], ...] = ()
-    gpu_instances: tuple[GpuInstance, ...] | None = None
-    vgpu_types: tuple[VgpuType, ...] = ()
-    vgpu_sizes_mixed: bool | None = None
-    nvlinks: tuple[NvLink, ...] | None = None
-    critical_xid: int | None = None
-    """The last error that broke it since NVML was first read, until it is forgotten."""
 
 
 class NvmlReading(Struct, frozen=True):

@@ -201,7 +201,7 @@ class NvmlSource:
         if known_state is None or known_state.modes != modes:
             before = len(self._warnings)
             gpu = NvmlGpu(
-                address, uuid, mig_enabled=is_mig_enabled, vgpu_sizes_mixed=has_mixed_sizes
+                address, uuid=uuid, mig_enabled=is_mig_enabled, vgpu_sizes_mixed=has_mixed_sizes
             )
             gpu = _lasting(nvml, handle, gpu, modes[2])
             known_state = self._lasting[key] = _LastingFacts(

@@ -203,18 +203,17 @@ def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomie
     )
 
 
-class _ProviderSearch:
-    def __init__(self, providers: list[HostProvider]) -> None:
-        self._providers = providers
-        self.amounts: Amounts = {}
-        self.mappings: dict[str, str] = {}
-        self.obstacles: list[str] = []
-        self.complete = True
+class _ProviderSearch(Struct, eq=False):
+    providers: list[HostProvider]
+    amounts: Amounts = {}
+    mappings: dict[str, str] = {}
+    obstacles: list[str] = []
+    complete: bool = True
 
     def place(self, suffix: str, group: RequestGroup, amounts: dict[str, int]) -> None:
         having = [
             provider
-            for provider in self._providers
+            for provider in self.providers
             if all(name in provider.capacity for name in amounts)
         ]
         classes = " and ".join(sorted(amounts))

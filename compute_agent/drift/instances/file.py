@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from compute_agent import errors
 from compute_agent.drift.instances.instance import (
     Instance,
@@ -23,16 +25,14 @@ Line = str | Mapping[str, Any]
 """A bare uuid, or the description of an instance, whose `uuid` is canonical."""
 
 
-class InstanceFile:
+class InstanceFile(Struct, eq=False):
     """A file of instances, and of unfinished migrations by their uuids.
 
     Empty lines and, after a bare uuid, what follows a `#` are left out.
     """
 
     name = "file"
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
         """List the uuid of every line: all instances and unfinished migrations of the whole cloud.
@@ -59,7 +59,7 @@ class InstanceFile:
             if isinstance(line, str):
                 if line == only:
                     raise errors.InvalidConfiguration(
-                        f"The file of instances {self._path}, line {number}, has only the uuid of "
+                        f"The file of instances {self.path}, line {number}, has only the uuid of "
                         f"{only}: describe it with host, project_id, user_id and flavor in JSON."
                     )
                 continue
@@ -71,10 +71,10 @@ class InstanceFile:
 
     def _lines(self) -> Iterator[tuple[int, Line]]:
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            lines = self.path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.InvalidConfiguration(
-                f"The file of instances {self._path} cannot be read: {error}"
+                f"The file of instances {self.path} cannot be read: {error}"
             ) from error
         for number, text in enumerate(lines, 1):
             line = self._line(number, text.strip())
@@ -96,7 +96,7 @@ class InstanceFile:
 
     def _wrong(self, number: int, what: str) -> errors.InvalidConfiguration:
         return errors.InvalidConfiguration(
-            f"The file of instances {self._path}, line {number}: {what}. Nothing was changed."
+            f"The file of instances {self.path}, line {number}: {what}. Nothing was changed."
         )
 
 

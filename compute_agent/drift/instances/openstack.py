@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from compute_agent import errors
 from compute_agent.drift.instances.instance import (
     Instance,
@@ -32,33 +34,26 @@ PROFILE: Final = "binding:profile"
 ENDED: Final = ("completed", "confirmed", "reverted", "failed", "cancelled", "done")
 
 
-class Nova:
+class Nova(Struct, eq=False):
     """The Compute API, as a source of instances and of what they need.
 
-    :param is_for_few: whether suspects are few, each of which is asked for by itself: the lists of
+    :ivar is_for_few: whether suspects are few, each of which is asked for by itself: the lists of
         Nova are long.
     """
 
     name = "nova"
 
-    def __init__(
-        self,
-        service: Service,
-        say: Callable[[str], None] = lambda _text: None,
-        *,
-        is_for_few: bool = False,
-    ) -> None:
-        self._service = service
-        self._say = say
-        self._is_for_few = is_for_few
-        self._is_checked = False
+    service: Service
+    say: Callable[[str], None] = lambda _text: None
+    is_for_few: bool = False
+    _is_checked: bool = False
 
     def look(self, directory: ProviderDirectory) -> Listing:
         """List servers and unfinished migrations; for few suspects only whom these move.
 
         :raises ServiceUnusable: they cannot be listed.
         """
-        if self._is_for_few:
+        if self.is_for_few:
             # migrations cannot be asked for one by one; those in error count too
             moving_uuids = {
                 str(migration[key])
@@ -66,7 +61,7 @@ class Nova:
                 for key in ("uuid", "instance_uuid")
             }
             return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
-        self._say("asking Nova for the servers and migrations of all projects")
+        self.say("asking Nova for the servers and migrations of all projects")
         migrations = self.unfinished_migrations()
         moving = {_text(migration, "instance_uuid") for migration in migrations}
         roots: dict[str, set[str]] = {}
@@ -163,8 +158,8 @@ class Nova:
     def _api(self) -> Service:
         """Return the service, once it is known that it offers the microversion."""
         if self._is_checked:
-            return self._service
-        body = self._service.get("", "Asking Nova for its versions")
+            return self.service
+        body = self.service.get("", "Asking Nova for its versions")
         try:
             major, minor = str(body["version"]["version"]).split(".")
             newest = (int(major), int(minor))
@@ -180,18 +175,16 @@ class Nova:
                 "with 2025.1."
             )
         self._is_checked = True
-        self._service.headers["OpenStack-API-Version"] = f"compute {text}"
-        self._service.headers["X-OpenStack-Nova-API-Version"] = text
-        return self._service
+        self.service.headers["OpenStack-API-Version"] = f"compute {text}"
+        self.service.headers["X-OpenStack-Nova-API-Version"] = text
+        return self.service
 
 
-class NeutronPorts:
+class NeutronPorts(Struct, eq=False):
     """The ports of instances, read and written through the Networking API."""
 
     writable = True
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    service: Service
 
     def of(self, instance: Instance) -> tuple[Port, ...]:
         """Return the ports of an instance that ask for resources.
@@ -201,7 +194,7 @@ class NeutronPorts:
         doing = f"Listing the ports of instance {instance.uuid}"
         try:
             ports = list(
-                self._service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
+                self.service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
             )
             if any(PROFILE not in port for port in ports):
                 raise ServiceUnusable(
@@ -219,7 +212,7 @@ class NeutronPorts:
         """
         doing = f"Writing the binding profile of port {port.uuid}"
         try:
-            self._service.put(f"/ports/{port.uuid}", doing, {"port": {PROFILE: dict(profile)}})
+            self.service.put(f"/ports/{port.uuid}", doing, {"port": {PROFILE: dict(profile)}})
         except ServiceUnusable as error:
             raise PortNotWritten(str(error)) from error
 

@@ -22,15 +22,14 @@ class StepsExceeded(Exception):
     """More steps than are allowed would be needed to decide whether a guest fits."""
 
 
-class StepLimit:
+class StepLimit(Struct, eq=False):
     """Steps of one plan, counted up to a limit.
 
     :ivar taken: so far.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.taken = 0
+    limit: int
+    taken: int = 0
 
     def take(self) -> None:
         """Count a step.
@@ -38,7 +37,7 @@ class StepLimit:
         :raises StepsExceeded: it is one too many.
         """
         self.taken += 1
-        if self.taken > self._limit:
+        if self.taken > self.limit:
             raise StepsExceeded
 
 

@@ -140,7 +140,7 @@ def test_a_period_is_enough_for_a_quiet_pass_of_each_of_4000_nodes(tmp_path):
     parts = parts_of(tmp_path, placement, nodes=NODES)
     tracker = tracker_of(parts)
     schedule = PassSchedule(time.monotonic)
-    nodes = node_list.NodeList(parts, tracker, schedule, rng=random.Random(1))
+    nodes = node_list.NodeList(parts, tracker, schedule, parts.departures(), random.Random(1))
     assert nodes.find().completed
     assert len(schedule.take_due()) == NODES + 1
     placement.calls.clear()
