@@ -83,9 +83,16 @@ def decode(content: bytes, kind: type[Value]) -> Value:
     try:
         return decoder_of(kind).decode(content)
     except msgspec.DecodeError as error:
-        convert(json.loads(content), kind)
-        # what Python reads, but can neither print nor send
-        raise Misfit(f"it has half a character or a number that JSON lacks ({error})") from None
+        # Python reads UTF-16, a byte order mark and a key that is there twice
+        document = json.loads(content)
+        value = convert(document, kind)
+        try:
+            json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError:
+            # and what it can neither print nor send
+            fault = f"it has half a character or a number that JSON lacks ({error})"
+            raise Misfit(fault) from None
+        return value
 
 
 def decoder_of(kind: type[Value]) -> msgspec.json.Decoder[Value]:

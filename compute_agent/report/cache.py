@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, field, json
 
+from compute_agent.placement.answers import Records, inventory_of
 from compute_agent.placement.connection import Clock
 from compute_agent.placement.providers import AtGeneration
-from compute_agent.programs.decoding import Number, Whole
+from compute_agent.programs.decoding import Whole
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
-from compute_agent.provider_tree.inventory import complete_inventory
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable
@@ -42,7 +42,7 @@ class CachedProvider(Struct, frozen=True):
     name: str
     generation: Whole
     parent_provider_uuid: str | None
-    inventory: Mapping[str, Mapping[str, Whole | Number]]
+    inventory: Records
     traits: frozenset[str]
     aggregates: frozenset[str]
     stale: frozenset[str]
@@ -249,7 +249,7 @@ def _cached_providers(tree: ProviderTree) -> list[CachedProvider]:
             provider.name,
             provider.generation,
             provider.parent_uuid,
-            provider.inventory,
+            cast("Records", provider.inventory),  # written alike
             provider.traits,
             provider.aggregates,
             tree.stale_aspects(provider.uuid),
@@ -268,9 +268,9 @@ def _tree_from(root: str, providers: Sequence[CachedProvider]) -> ProviderTree:
                 tree.new_root(cached.name, uuid, cached.generation)
             else:
                 tree.new_child(cached.name, parent, uuid, cached.generation)
-            tree.update_inventory(uuid, complete_inventory(cached.inventory))
         except ValueError as error:
             raise FileUnusable(f"is damaged: trees.{root} is not a tree ({error})") from error
+        tree.update_inventory(uuid, inventory_of(cached.inventory))
         tree.update_traits(uuid, cached.traits)
         tree.update_aggregates(uuid, cached.aggregates)
         tree.mark_stale(uuid, cached.stale.intersection(ASPECTS))

@@ -84,6 +84,18 @@ def test_half_a_character_is_a_misfit() -> None:
         decode(rb'{"parent": "\ud800"}', Document)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"amount": 1}'.encode("utf-8-sig"),
+        '{"amount": 1}'.encode("utf-16"),
+        b'{"amount": "earlier", "amount": 1}',
+    ],
+)
+def test_all_that_python_reads_as_json_is_read(content: bytes) -> None:
+    assert decode(content, Document) == Document(1)
+
+
 class Kept(Struct):
     part: Raw
     amounts: dict[str, dict[str, Whole]]

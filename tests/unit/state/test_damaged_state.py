@@ -240,6 +240,16 @@ def test_a_cache_with_a_value_of_another_type_is_set_aside(
 CACHED_ROOT, CACHED_CHILD = CACHE["trees"][ROOT]
 
 
+def test_a_cache_with_an_inventory_that_placement_cannot_have_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inventory = {"VCPU": {"total": 8, "step_size": 1.5}}
+    trees = {ROOT: [{**CACHED_ROOT, "inventory": inventory}]}
+    (tmp_path / "placement-cache.json").write_text(json.dumps({**CACHE, "trees": trees}))
+    assert cached(tmp_path) == {}
+    assert "inventory.VCPU.step_size is 1.5, not a whole number" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("trees", "place"),
     [
