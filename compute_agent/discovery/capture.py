@@ -243,11 +243,19 @@ def read_description(directory: Path) -> Description:
         raise FactUnreadable(str(path), error) from error
     try:
         description = decode(content, Description)
-        gpus = [replace(gpu, address=pci_address(gpu.address)) for gpu in description.nvml]
+        gpus = [_with_addresses(gpu) for gpu in description.nvml]
     except (ValueError, RecursionError) as error:
         expectation = f"the description of a capture ({error})"
         raise FactMalformed(str(path), content.decode(errors="replace"), expectation) from error
     return replace(description, nvml=tuple(sorted(gpus, key=lambda gpu: gpu.address)))
+
+
+def _with_addresses(gpu: NvmlGpu) -> NvmlGpu:
+    """Return a GPU whose addresses are spelled as the kernel spells them."""
+    links = gpu.nvlinks and tuple(
+        replace(link, remote=pci_address(link.remote)) for link in gpu.nvlinks
+    )
+    return replace(gpu, address=pci_address(gpu.address), nvlinks=links)
 
 
 class RecordedGpus(Struct, frozen=True):

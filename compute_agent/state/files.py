@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple
 from msgspec import Struct, to_builtins
 
 from compute_agent import errors
-from compute_agent.programs.decoding import Misfit, Value, convert
+from compute_agent.programs.decoding import Misfit, Value, Whole, convert
 from compute_agent.state import documents
 from compute_agent.state.documents import FileUnusable
 
@@ -183,7 +183,7 @@ class WriteFailure(NamedTuple):
 
 
 class _Envelope(Struct, frozen=True):
-    version: int
+    version: Whole
     sha256: str
     state: Any
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Struct
 
-from compute_agent.programs.decoding import Amounts, Value, matching
+from compute_agent.programs.decoding import Amounts, Value, matching, value_text
 from compute_agent.state.claim import Claim
 from compute_agent.state.files import StateFile
 
@@ -38,7 +38,8 @@ class Claims(Struct, frozen=True):
     def __post_init__(self) -> None:
         for consumer, claim in self.claims.items():
             if claim.consumer != consumer:
-                raise ValueError(f"claims.{consumer}.consumer is {claim.consumer}, not {consumer}")
+                text = value_text(claim.consumer)
+                raise ValueError(f"claims.{consumer}.consumer is {text}, not {consumer}")
 
 
 class Nodes(Struct, frozen=True):

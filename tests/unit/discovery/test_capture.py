@@ -69,6 +69,16 @@ def test_facts_of_another_release_are_passed_over(tmp_path: Path) -> None:
     assert gpu.mig_devices == (MigDevice("MIG-1", "1g.10gb", 1, 0),)
 
 
+def test_addresses_are_read_in_any_spelling(tmp_path: Path) -> None:
+    link = {"remote": "00000000:AF:00.0", "kind": "GPU", "links": 4}
+    recorded = [{"address": "84:00.0", "nvlinks": [link]}]
+    (tmp_path / "capture.json").write_text(json.dumps({"format": 1, "nvml": recorded}))
+    (gpu,) = read_description(tmp_path).nvml
+    assert gpu.address == "0000:84:00.0"
+    assert gpu.nvlinks is not None
+    assert [link.remote for link in gpu.nvlinks] == ["0000:af:00.0"]
+
+
 def test_serial_numbers_come_along(tmp_path: Path) -> None:
     machine = MachineBuilder()
     machine.nic("0000:81:00.0", "ens1")
@@ -112,6 +122,8 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         "[]",
         '{"format": 99}',
         '{"format": 1, "nvml": [{"nonsense": 1}]}',
+        '{"format": 1, "nvml": [{"address": "84:0.0", "nvlinks": [{"remote": "x", "kind": "GPU", '
+        '"links": 1}]}]}',
         '{"format": 1, "disk": {"path": 5, "size_bytes": 5}}',
     ],
 )

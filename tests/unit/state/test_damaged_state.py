@@ -181,8 +181,16 @@ def test_a_document_of_another_type_is_refused_in_a_whole_sentence(tmp_path: Pat
 def test_a_claim_under_the_name_of_another_consumer_is_refused(tmp_path: Path) -> None:
     claims = {"claims": {CHILD: LEDGERS["claims.json"]["claims"][GUEST]}}
     (tmp_path / "claims.json").write_bytes(envelope(claims))
-    with pytest.raises(StateUnusable, match=f"claims.{CHILD}.consumer is {GUEST}, not {CHILD}"):
+    with pytest.raises(StateUnusable, match=f'claims.{CHILD}.consumer is "{GUEST}", not {CHILD}'):
         ledger_use(tmp_path)
+
+
+def test_what_a_long_value_is_not_stays_a_sentence(tmp_path: Path) -> None:
+    claim = {**LEDGERS["claims.json"]["claims"][GUEST], "consumer": "x" * 10**6}
+    (tmp_path / "claims.json").write_bytes(envelope({"claims": {GUEST: claim}}))
+    with pytest.raises(StateUnusable, match=r'consumer is "x+\.\.\., not') as caught:
+        Ledger(tmp_path, read_only=True)
+    assert len(str(caught.value)) < 1000
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
