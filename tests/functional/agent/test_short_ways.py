@@ -41,10 +41,7 @@ class Answer:
 
     status_code = 200
     headers: ClassVar[dict[str, str]] = {}
-    text = ""
-
-    def json(self) -> Any:
-        return {"traits": [], "resource_provider_generation": 1}
+    content = b'{"traits": [], "resource_provider_generation": 1}'
 
 
 class Wire:
