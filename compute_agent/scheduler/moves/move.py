@@ -29,6 +29,8 @@ class MoveKind(StrEnum):
 class Move(Struct, frozen=True):
     """One move; the caller keeps it until the move is confirmed or reverted.
 
+    There are no defaults: a document that lacks something is not a move.
+
     :param migration: consumer that holds the source meanwhile; empty for an evacuation.
     :param source_root: root provider of the host that the instance leaves.
     :param source: all that the instance held when the move began.
@@ -43,12 +45,12 @@ class Move(Struct, frozen=True):
     migration: str
     source_root: str
     source: Mapping[str, Mapping[str, Whole]]
-    mappings: Mapping[str, tuple[str, ...]] = {}
-    destination_root: str = ""
-    destination: Mapping[str, Mapping[str, Whole]] = {}
-    left_amounts: Mapping[str, Mapping[str, Whole]] = field(default={}, name="left")
-    project_id: str = ""
-    user_id: str = ""
+    mappings: Mapping[str, tuple[str, ...]]
+    destination_root: str
+    destination: Mapping[str, Mapping[str, Whole]]
+    left_amounts: Mapping[str, Mapping[str, Whole]] = field(name="left")
+    project_id: str
+    user_id: str
 
 
 def move_kind(name: str) -> MoveKind:

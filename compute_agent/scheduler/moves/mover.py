@@ -183,7 +183,20 @@ class Mover:
         :raises PlacementError: it is done as soon as placement answers.
         """
         self.recover()
-        move = Move(MoveKind.EVACUATE, instance, "", source_root, {})
+        # what it holds elsewhere is read when it is written
+        move = Move(
+            kind=MoveKind.EVACUATE,
+            instance=instance,
+            migration="",
+            source_root=source_root,
+            source={},
+            mappings={},
+            destination_root="",
+            destination={},
+            left_amounts={},
+            project_id="",
+            user_id="",
+        )
         self._carried_out(move, "return")
         self._observer.on_move(move.kind, MoveState.SOURCE_RETURNED)
 
@@ -254,6 +267,9 @@ class Mover:
             source_root=root_of(self._placement, instance, holding),
             source=holding.allocations,
             mappings={suffix: tuple(uuids) for suffix, uuids in mappings.items()},
+            destination_root="",
+            destination={},
+            left_amounts={},
             project_id=str(holding.record.get("project_id", "")),
             user_id=str(holding.record.get("user_id", "")),
         )

@@ -175,8 +175,12 @@ def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
         migration,
         guest.place.hosts["a"],
         source,
+        mappings={},
+        destination_root="",
         destination={**source, **there} if kind is EVACUATE else there,
         left_amounts={} if kind is EVACUATE else source,
+        project_id="",
+        user_id="",
     )
 
 

@@ -199,7 +199,8 @@ def test_a_confirmed_move_cannot_be_reverted_nor_an_empty_one_confirmed(world: W
     with pytest.raises(MoveRefused, match="the move was confirmed"):
         mover.revert(begun.move)
     assert guest.state == (place.on("b"), {})
-    begun = MoveStart(Move(LIVE, new_uuid(), new_uuid(), place.hosts["a"], {}), ())
+    move = Move(LIVE, new_uuid(), new_uuid(), place.hosts["a"], {}, {}, "", {}, {}, "", "")
+    begun = MoveStart(move, ())
     with pytest.raises(MoveRefused, match="holds nothing at its destination"):
         mover.finish(begun.move)
     assert guest.open_lines() == 0

@@ -80,7 +80,11 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 IDENTITY = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
-MOVE = Move(MoveKind.COLD, IDENTITY, IDENTITY, IDENTITY, {IDENTITY: {"VCPU": 1}}, {"": (IDENTITY,)})
+AMOUNTS = {IDENTITY: {"VCPU": 1}}
+MOVE = Move(
+    *(MoveKind.COLD, IDENTITY, IDENTITY, IDENTITY, AMOUNTS, {"": (IDENTITY,)}),
+    *(IDENTITY, AMOUNTS, AMOUNTS, "project", "user"),
+)
 ENTRIES: dict[str, Struct] = {
     "move": MoveStep.of(MOVE, "revert"),
     "give_back": ClaimToGiveBack(IDENTITY, {IDENTITY: {"VCPU": 1}}),
@@ -147,6 +151,17 @@ def test_an_entry_that_says_something_impossible_is_named_and_not_worked_off(
         assert key in str(caught.value)
         with pytest.raises(JournalUnusable), journal.taken_over(identity, kind):
             raise AssertionError("it was taken over")
+
+
+@pytest.mark.parametrize("op", ENTRIES)
+def test_an_entry_that_lacks_something_is_named_and_not_worked_off(tmp_path: Path, op: str) -> None:
+    whole = to_builtins(ENTRIES[op])
+    journal = Journal(tmp_path / "journal")
+    identity = journal.open(whole)
+    for key in whole.keys() - {"op"}:
+        journal.update(identity, {other: whole[other] for other in whole if other != key})
+        with pytest.raises(JournalUnusable, match=f"{identity}, {key} is missing"):
+            journal.entries_of(type(ENTRIES[op]))
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

@@ -235,7 +235,7 @@ def _document(file: str, kind: type[Struct], words: str) -> dict[str, Any]:
         raise BadInput(f"{file} {error}.") from error
     _check(document, kind, f"{file} is not {words}")
     try:
-        json.dumps(document, allow_nan=False)
+        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
     except (RecursionError, TypeError, ValueError) as error:
         # its own request would fail on it, after those of earlier steps were sent
         raise BadInput(f"{file} has a value that no request can have: {error}") from error
