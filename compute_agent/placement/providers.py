@@ -321,8 +321,10 @@ class Providers:
             doing=f"Replacing the {aspect} of {name} ({uuid})",
             error=kind,
             refusals=WRITE_REFUSALS,
+            good=(200,),
         )
-        answer = self._connection.read(request, answers.AtGeneration)
+        response = self._connection.call(request)
+        answer = responses.body_of(request, response, answers.AtGeneration)
         return AtGeneration(answer.resource_provider_generation, None)
 
     def _adopt(
