@@ -13,6 +13,7 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.search.eligible import find_eligible
+from placement_server.candidates.search.known_query import known_query
 
 Amounts = Mapping[str, int]
 
@@ -80,7 +81,8 @@ def _serving(
     :param amount: as much must be free on one provider; an inventory is enough when None.
     """
     query = CandidateQuery((replace(members, resources=((name, amount or 1),)),))
-    eligible = find_eligible(query, index, Account(), whatever_amounts=amount is None)
+    known = known_query(query, index.names)
+    eligible = find_eligible(query, known, index, Account(), whatever_amounts=amount is None)
     trees = np.zeros(index.size, dtype=bool)
     trees[eligible.roots] = True
     providers = trees[index.root] & (eligible.own[0] if eligible.own else False)

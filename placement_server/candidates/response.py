@@ -6,12 +6,13 @@ put together from the texts of their items, many at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, groupby, islice
 from operator import getitem, itemgetter
 from typing import Final, NamedTuple
 
 from placement_server.candidates import sizes
-from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.index import Index, IndexNames
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import MIB, Account
 from placement_server.candidates.query.filters import Microversion
@@ -109,6 +110,80 @@ _tree: Callable[[Candidate], TreeView] = itemgetter(1)
 _size_and_shares: Callable[[TreeView], tuple[int, tuple[int, ...]]] = itemgetter(1, 2)
 
 
+class _Layout:
+    """The texts that all answers to one query have in common.
+
+    :ivar is_simple: whether a candidate of distinct providers is one allocation and one mapping for
+        each item.
+    :ivar is_apart: whether no candidate has two items at one provider.
+    """
+
+    def __init__(
+        self, query: CandidateQuery, plan: Plan, names: IndexNames, microversion: Microversion
+    ) -> None:
+        self.plan = plan
+        self.microversion = microversion
+        self._suffixes = [group.suffix for group in query.groups]
+        self._class_names = names.class_names
+        self.is_simple = (
+            microversion >= (1, 34)
+            and len(plan.items) == len(query.groups)
+            and all(item.amounts for item in plan.items)
+        )
+        self.is_apart = all(item.is_exclusive for item in plan.items)
+
+    @classmethod
+    def of(
+        cls, query: CandidateQuery, plan: Plan, names: IndexNames, microversion: Microversion
+    ) -> "_Layout":
+        """Return the layout that is kept with the query; a plan is as good as its names."""
+        layout: _Layout | None = query.__dict__.get("layout")
+        if layout is None or layout.plan is not plan or layout.microversion != microversion:
+            layout = cls(query, plan, names, microversion)
+            if not plan.contested_classes:
+                query.__dict__["layout"] = layout
+        return layout
+
+    @cached_property
+    def at_one_provider(self) -> _Template:
+        """The template of what one provider serves alone."""
+        return self.new_template((0,) * len(self.plan.items))
+
+    def part(self, items: Sequence[int]) -> str:
+        """Return the member of the allocations for one provider, its uuid left open."""
+        sums: dict[int, int] = {}
+        for item in items:
+            for class_id, amount in self.plan.items[item].amounts:
+                sums[class_id] = sums.get(class_id, 0) + amount
+        names = self._class_names
+        resources = ",".join([f'"{names[number]}":{amount}' for number, amount in sums.items()])
+        if self.microversion >= (1, 12):
+            return f'"%s":{{"resources":{{{resources}}}}}'
+        return f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{resources}}}}}'
+
+    def new_template(self, firsts: Positions) -> _Template:
+        """Return the template of placements of which the same items are at one provider.
+
+        :param firsts: by item, the first at the same provider.
+        """
+        items_at: dict[int, list[int]] = {}
+        groups: dict[str, dict[int, None]] = {}
+        for number, (item, first) in enumerate(zip(self.plan.items, firsts, strict=True)):
+            if item.amounts:
+                items_at.setdefault(first, []).append(number)
+            groups.setdefault(self._suffixes[item.group], {})[first] = None
+        parts, contributing = ",".join(map(self.part, items_at.values())), list(items_at)
+        if self.microversion < (1, 12):
+            return _Template(f'{{"allocations":[{parts}]}}', contributing, contributing)
+        if self.microversion < (1, 34):
+            return _Template(f'{{"allocations":{{{parts}}}}}', contributing, contributing)
+        mappings = ",".join(
+            f'"{suffix}":[' + ",".join(['"%s"'] * len(at)) + "]" for suffix, at in groups.items()
+        )
+        text = f'{{"allocations":{{{parts}}},"mappings":{{{mappings}}}}}'
+        return _Template(text, [*contributing, *chain.from_iterable(groups.values())], contributing)
+
+
 class Renderer:
     """Writes the answer to one query on one index.
 
@@ -130,17 +205,7 @@ class Renderer:
         self.microversion = microversion
         self.summaries = summaries
         self._has_nested = microversion >= (1, 29)
-        self._simple = (
-            microversion >= (1, 34)
-            and len(plan.items) == len(query.groups)
-            and all(item.amounts for item in plan.items)
-        )
-        """Whether a candidate of distinct providers is one allocation and one mapping for each
-        item."""
-
-        self._apart = all(item.is_exclusive for item in plan.items)
-        """Whether no candidate has two items at one provider."""
-
+        self._layout = _Layout.of(query, plan, index.names, microversion)
         self._pieces: dict[int, list[_Pieces]] = {}
         self._templates: dict[Positions, _Template] = {}
         self._account = account or Account()
@@ -184,7 +249,11 @@ class Renderer:
         candidates = iter(candidates)
         while batch := list(islice(candidates, _AT_ONCE)):
             tree = batch[0].tree
-            if self._simple and not tree.shares and all(map(tree.__eq__, map(_tree, batch))):
+            if (
+                self._layout.is_simple
+                and not tree.shares
+                and all(map(tree.__eq__, map(_tree, batch)))
+            ):
                 placements = list(map(_placement, batch))
                 yield "".join(self._in_one_tree(tree, placements, seen_slots)).encode()
             else:
@@ -205,7 +274,9 @@ class Renderer:
         """Return the texts of candidates of one tree in pieces, each with a comma before it."""
         seen_slots[tree.root] = None
         pieces = self._pieces.get(tree.root) or self._pieces_of(tree.root)
-        if self._apart or all(len(set(positions)) == len(positions) for positions in placements):
+        if self._layout.is_apart or all(
+            len(set(positions)) == len(positions) for positions in placements
+        ):
             columns = 2 * list(zip(*placements, strict=True))
             texts = [
                 map(by.__getitem__, column) for by, column in zip(pieces, columns, strict=True)
@@ -267,7 +338,7 @@ class Renderer:
         One after the other, the allocations of all items and then the mappings are a candidate.
         """
         commas = [","] * (len(self.plan.items) - 1)
-        allocations = [self._part([item]) for item in range(len(self.plan.items))]
+        allocations = [self._layout.part([item]) for item in range(len(self.plan.items))]
         mappings = [f'"{group.suffix}":["%s"]' for group in self.query.groups]
         ends = (*commas, '},"mappings":{', *commas, "}}")
         texts = [text + end for text, end in zip((*allocations, *mappings), ends, strict=True)]
@@ -276,42 +347,14 @@ class Renderer:
         pieces = self._pieces[root] = [_Pieces(text, uuid, root, self._kept_size) for text in texts]
         return pieces
 
-    def _part(self, items: Sequence[int]) -> str:
-        """Return the member of the allocations for one provider, its uuid left open."""
-        sums: dict[int, int] = {}
-        for item in items:
-            for class_id, amount in self.plan.items[item].amounts:
-                sums[class_id] = sums.get(class_id, 0) + amount
-        names = self.index.names.class_names
-        resources = ",".join([f'"{names[number]}":{amount}' for number, amount in sums.items()])
-        if self.microversion >= (1, 12):
-            return f'"%s":{{"resources":{{{resources}}}}}'
-        return f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{resources}}}}}'
-
     def _template(self, placement: Positions) -> _Template:
         # By item, the first at the same provider: what the text depends on.
         firsts = tuple(map(placement.index, placement))
         template = self._templates.get(firsts)
         if template is None:
-            template = self._templates[firsts] = self._new_template(firsts)
+            layout = self._layout
+            template = layout.new_template(firsts) if any(firsts) else layout.at_one_provider
+            self._templates[firsts] = template
             sizes_of = len(template.text), len(template.places), len(template.contributing)
             self._account.take(sizes.template(*sizes_of))
         return template
-
-    def _new_template(self, firsts: Positions) -> _Template:
-        items_at: dict[int, list[int]] = {}
-        groups: dict[str, dict[int, None]] = {}
-        for number, (item, first) in enumerate(zip(self.plan.items, firsts, strict=True)):
-            if item.amounts:
-                items_at.setdefault(first, []).append(number)
-            groups.setdefault(self.query.groups[item.group].suffix, {})[first] = None
-        parts, contributing = ",".join(map(self._part, items_at.values())), list(items_at)
-        if self.microversion < (1, 12):
-            return _Template(f'{{"allocations":[{parts}]}}', contributing, contributing)
-        if self.microversion < (1, 34):
-            return _Template(f'{{"allocations":{{{parts}}}}}', contributing, contributing)
-        mappings = ",".join(
-            f'"{suffix}":[' + ",".join(['"%s"'] * len(at)) + "]" for suffix, at in groups.items()
-        )
-        text = f'{{"allocations":{{{parts}}},"mappings":{{{mappings}}}}}'
-        return _Template(text, [*contributing, *chain.from_iterable(groups.values())], contributing)

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account
-from placement_server.candidates.query.query import CandidateQuery, Item, plan
+from placement_server.candidates.query.query import CandidateQuery, Item, Plan
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
+from placement_server.candidates.search.known_query import known_query
 from placement_server.store.allocations.room import Room
 
 Shares = npt.NDArray[np.float64]
@@ -80,12 +81,13 @@ def find_shortages(
     """
     held_bytes = account.held_bytes
     try:
-        eligible = find_eligible(query, index, account, whatever_amounts=True)
+        known = known_query(query, index.names)
+        eligible = find_eligible(query, known, index, account, whatever_amounts=True)
         if not len(eligible.roots):
             return []
         # The arrays that are made for one item after the other.
         account.take(6 * 8 * index.size)
-        return _closest(query, index, list(_lacks(query, index, eligible, account)), most)
+        return _closest(query, index, list(_lacks(known.plan, index, eligible, account)), most)
     finally:
         account.give(account.held_bytes - held_bytes)
 
@@ -115,7 +117,7 @@ def _closest(query: CandidateQuery, index: Index, lacks: list[_Lack], most: int)
 
 
 def _lacks(
-    query: CandidateQuery, index: Index, eligible: EligibleProviders, account: Account
+    plan: Plan, index: Index, eligible: EligibleProviders, account: Account
 ) -> Iterator[_Lack]:
     """Yield what is lacked of each item; of equal items once."""
     own_slots = np.flatnonzero(index.columns.living_mask(eligible.roots))
@@ -124,8 +126,7 @@ def _lacks(
     slots = np.concatenate((own_slots, links.share))
     trees = np.concatenate((index.root[own_slots], links.anchor))
     seen_keys: set[tuple[object, int]] = set()
-    items = plan(query, index.names.class_ids, one_per_tree=False).items
-    for item, own, foreign in zip(items, eligible.own, eligible.foreign, strict=True):
+    for item, own, foreign in zip(plan.items, eligible.own, eligible.foreign, strict=True):
         if not item.amounts or (item.amounts, id(own)) in seen_keys:
             continue
         seen_keys.add((item.amounts, id(own)))

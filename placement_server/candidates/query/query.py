@@ -63,8 +63,8 @@ class SameSubtree(Struct, frozen=True):
         return len(self.together) + len(self.apart)
 
 
-class CandidateQuery(Struct, frozen=True):
-    """A request for allocation candidates.
+class CandidateQuery(Struct, frozen=True, dict=True):
+    """A request for allocation candidates. What others find out about it is kept with it.
 
     :param groups: in the order in which their suffixes first appear in the query.
     :param isolate: suffixes whose providers serve no other group at all (an extension).
@@ -133,7 +133,7 @@ class Plan(NamedTuple):
     contested_classes: tuple[ContestedClass, ...]
     subtrees: tuple[Subtree, ...]
     is_isolated: bool
-    one_per_tree: bool
+    one_per_tree: bool = False
 
     def needs(self, placement: Sequence[int]) -> Counter[tuple[int, int]]:
         """Return what a placement takes, by class and position."""
@@ -144,7 +144,7 @@ class Plan(NamedTuple):
         return needs
 
 
-def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: bool) -> Plan:
+def plan(query: CandidateQuery, class_ids: Mapping[str, int]) -> Plan:
     """Compile items and rules. All class names of the query must be in `class_ids`."""
     items: list[Item] = []
     is_isolated = query.group_policy == "isolate"
@@ -173,7 +173,7 @@ def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: b
         if len(by_item) > 1
         and not (is_isolated and all(items[item].is_suffixed for item in by_item))
     )
-    return Plan(tuple(items), wants, contested_classes, subtrees, is_isolated, one_per_tree)
+    return Plan(tuple(items), wants, contested_classes, subtrees, is_isolated)
 
 
 def _sums(amounts: Iterable[int]) -> tuple[int, ...]:

@@ -1,8 +1,7 @@
 """Eligible providers by item, and the roots that are left, found with array operations only.
 
 Groups are looked at in the order of the query, and the search stops at the first that nothing can
-serve. Before that all names of classes and traits are looked up: whether a client gets
-an error for a wrong one must not depend on what else there is.
+serve.
 """
 
 from collections.abc import Iterable
@@ -14,7 +13,6 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index.arrays import BoolArray, IntArray, has_any
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.set_table import looked_up
@@ -22,10 +20,7 @@ from placement_server.candidates.index.sharing import NO_LINKS, Links
 from placement_server.candidates.limits import Account
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.search.course import Course
-
-
-class UnknownName(QueryError):
-    """A class or trait of the query is not among the names that the index knows."""
+from placement_server.candidates.search.known_query import KnownQuery, UnknownName, known_query
 
 
 class _Nothing(Exception):
@@ -74,6 +69,7 @@ class _RootFilter:
     def __init__(
         self,
         query: CandidateQuery,
+        known: KnownQuery,
         index: Index,
         account: Account,
         course: Course | None,
@@ -82,6 +78,7 @@ class _RootFilter:
     ) -> None:
         self.whatever_amounts = whatever_amounts
         self.query = query
+        self.known = known
         self.index = index
         self.course = course
         self.account = account
@@ -89,18 +86,16 @@ class _RootFilter:
         self.remaining_mask = index.is_root
         self.eligible = EligibleProviders()
         self._masks: dict[tuple[object, ...], BoolArray] = {}
-        self._traits: dict[str, tuple[list[list[int]], list[int]]] = {}
 
     def run(self) -> EligibleProviders:
         """Return what is eligible; with no roots when nothing can be."""
-        self._check_names()
         try:
             self._narrow_by_root()
-            for group in self.query.groups:
+            for number, group in enumerate(self.query.groups):
                 if group.suffix:
-                    self._restrict_by_suffixed(group)
+                    self._restrict_by_suffixed(number, group)
                 else:
-                    self._restrict_by_unsuffixed(group)
+                    self._restrict_by_unsuffixed(number, group)
         except _Nothing:
             return self.eligible
         self.eligible.roots = self._roots_in(self.remaining_mask)
@@ -128,36 +123,13 @@ class _RootFilter:
     def _narrow_by_root(self) -> None:
         query = self.query
         if query.root_required or query.root_forbidden:
-            terms = [[number] for number in self._root_required_ids]
-            passing_mask = self._with_traits(terms, self._root_forbidden_ids)
+            terms = [[number] for number in self.known.root_required_ids]
+            passing_mask = self._with_traits(terms, self.known.root_forbidden_ids)
             self._keep_roots(passing_mask, "root", "root_required")
         if query.root_member_of or query.root_forbidden_aggregates:
             members, forbidden_aggregates = query.root_member_of, query.root_forbidden_aggregates
             passing_mask = self._with_aggregates(members, forbidden_aggregates)
             self._keep_roots(passing_mask, "root", "root_member_of")
-
-    def _check_names(self) -> None:
-        self._root_required_ids = self._trait_ids(self.query.root_required)
-        self._root_forbidden_ids = self._trait_ids(self.query.root_forbidden)
-        class_ids = self.index.names.class_ids
-        for group in self.query.groups:
-            for name, _amount in group.resources:
-                if name not in class_ids:
-                    raise UnknownName(
-                        "Invalid resource class in resources parameter: No such resource class "
-                        f"{name}."
-                    )
-            terms = [self._trait_ids(term) for term in group.required]
-            self._traits[group.suffix] = terms, self._trait_ids(group.forbidden)
-
-    def _trait_ids(self, names: Iterable[str]) -> list[int]:
-        trait_ids = self.index.names.trait_ids
-        ids = []
-        for name in sorted(names):
-            if name not in trait_ids:
-                raise UnknownName(f"No such trait(s): {name}.")
-            ids.append(trait_ids[name])
-        return ids
 
     def _with_traits(self, terms: Iterable[list[int]], forbidden_ids: list[int]) -> BoolArray:
         """Return which slots have a trait of each term and none that is forbidden."""
@@ -171,7 +143,7 @@ class _RootFilter:
         sets = self.index.passing_aggregate_sets(terms, forbidden_aggregates)
         return looked_up(sets, self.index.aggregate_set)
 
-    def _filter_of(self, group: RequestGroup) -> _GroupFilter:
+    def _filter_of(self, number: int, group: RequestGroup) -> _GroupFilter:
         """Look up the names of a group; nothing is left where none can pass."""
         index = self.index
         member_sets: BoolArray | None = None
@@ -185,7 +157,8 @@ class _RootFilter:
             if slot is None:
                 self._nothing(group, "in_tree")
             root = int(index.root[slot])
-        return _GroupFilter(*self._traits[group.suffix], member_sets, root)
+        known = self.known
+        return _GroupFilter(known.terms[number], known.forbidden_ids[number], member_sets, root)
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
@@ -198,7 +171,7 @@ class _RootFilter:
             return np.zeros(self.index.size, dtype=bool)
         return view.mask(self.index.size, None if self.whatever_amounts else view.fits(amount))
 
-    def _restrict_by_suffixed(self, group: RequestGroup) -> None:
+    def _restrict_by_suffixed(self, number: int, group: RequestGroup) -> None:
         key = (
             tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
             group.forbidden_aggregates, group.in_tree,
@@ -206,13 +179,13 @@ class _RootFilter:
         mask = self._masks.get(key)
         if mask is None:
             self.account.take(self.index.size)
-            mask = self._masks[key] = self._suffixed_mask(group)
+            mask = self._masks[key] = self._suffixed_mask(number, group)
             self._keep_reached(mask, mask, group, "group")
         self.eligible.own.append(mask)
         self.eligible.foreign.append(mask)
 
-    def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
-        terms, forbidden_ids, _member_sets, tree = self._filter_of(group)
+    def _suffixed_mask(self, number: int, group: RequestGroup) -> BoolArray:
+        terms, forbidden_ids, _member_sets, tree = self._filter_of(number, group)
         passing_mask = np.ones(self.index.size, dtype=bool)
         for name, amount in group.resources:
             passing_mask &= self._fitting(name, amount)
@@ -245,9 +218,9 @@ class _RootFilter:
             reached_mask[links.anchor[foreign[links.share]]] = True
         self._keep_roots(reached_mask, group.suffix, reason)
 
-    def _restrict_by_unsuffixed(self, group: RequestGroup) -> None:
+    def _restrict_by_unsuffixed(self, number: int, group: RequestGroup) -> None:
         index = self.index
-        group_filter = self._filter_of(group)
+        group_filter = self._filter_of(number, group)
         terms, forbidden_ids, _member_sets, tree = group_filter
         if group.forbidden_aggregates:
             clean = self._with_aggregates((), group.forbidden_aggregates)
@@ -332,6 +305,7 @@ def _mask(size: int, slots: IntArray) -> BoolArray:
 
 def find_eligible(
     query: CandidateQuery,
+    known: KnownQuery,
     index: Index,
     account: Account,
     course: Course | None = None,
@@ -343,9 +317,9 @@ def find_eligible(
     :param account: counts what is kept of each item.
     :param course: where filters report what they left.
     :param whatever_amounts: an inventory of a class is enough, be it used up.
-    :raises UnknownName: a class or trait does not exist, as far as the index knows.
     """
-    return _RootFilter(query, index, account, course, whatever_amounts=whatever_amounts).run()
+    limits = account, course
+    return _RootFilter(query, known, index, *limits, whatever_amounts=whatever_amounts).run()
 
 
 def passing_providers(group: RequestGroup, index: Index) -> list[int] | None:
@@ -360,9 +334,10 @@ def passing_providers(group: RequestGroup, index: Index) -> list[int] | None:
     try:
         # one provider has to serve all of a suffixed group
         query = CandidateQuery((replace(group, suffix="_"),))
-        eligible = find_eligible(query, index, Account())
+        known = known_query(query, index.names)
     except UnknownName:
         return None
+    eligible = find_eligible(query, known, index, Account())
     if not eligible.own:
         return []
     slots = index.living_slots(eligible.own[0].nonzero()[0])

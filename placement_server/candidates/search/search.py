@@ -30,9 +30,10 @@ from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, Deadline, SearchEffort
-from placement_server.candidates.query.query import CandidateQuery, Plan, plan
+from placement_server.candidates.query.query import CandidateQuery, Plan
 from placement_server.candidates.search.course import Course
 from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
+from placement_server.candidates.search.known_query import known_query
 from placement_server.candidates.search.look_ahead import find_contradiction, is_trivial
 from placement_server.candidates.search.placements import (
     ClassPlacements,
@@ -123,11 +124,13 @@ class Search:
 
         :raises UnknownName: a class or trait is not known.
         """
-        self.eligible = find_eligible(self.query, self.index, self.account, self.course)
+        query, index = self.query, self.index
+        known = known_query(query, index.names)
+        self.eligible = find_eligible(query, known, index, self.account, self.course)
+        self.plan = known.plan
         # Under a maximum, what the filter drops still counts as generated.
-        early = self.one_per_tree and self.index.has_nested and self.limits.maximum < 0
-        names = self.index.names.class_ids if len(self.eligible.roots) else _AnyName()
-        self.plan = plan(self.query, names, one_per_tree=early)
+        if self.one_per_tree and index.has_nested and self.limits.maximum < 0:
+            self.plan = known.plan._replace(one_per_tree=True)
         # How many candidates are asked for whatever they are, if there are as many.
         limits, maximum = self.limits, self.limits.maximum
         most = limits.most if maximum < 0 else maximum
@@ -323,10 +326,3 @@ class Search:
     def _has_one_per_tree(self, candidate: Candidate) -> bool:
         slots = list(set(candidate.slots()))
         return len(set(self.index.root[slots].tolist())) == len(slots)
-
-
-class _AnyName(dict[str, int]):
-    """Stands in for class ids when the answer is empty before all names were looked up."""
-
-    def __missing__(self, key: str) -> int:
-        return -1

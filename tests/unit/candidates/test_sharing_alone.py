@@ -183,9 +183,7 @@ def test_what_a_tree_gives_is_found_without_trying_what_pools_serve_alone(
         own=1,
         needed_mask=1,
     )
-    solver = Solver(
-        plan(query, {"DISK_GB": 0}, one_per_tree=False), problem, lambda: next(ticks), shuffle
-    )
+    solver = Solver(plan(query, {"DISK_GB": 0}), problem, lambda: next(ticks), shuffle)
     found = list(solver.solutions())
     assert len(found) == math.comb(20, 4)
     assert all(0 in item for item in found)
