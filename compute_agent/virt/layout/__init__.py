@@ -106,11 +106,7 @@ def lay_out(
                 parents,
                 is_nested=options.is_nested,
                 claims=claims,
-                network_functions={
-                    address: spec
-                    for address, spec in specs.items()
-                    if spec.physical_network is not None
-                },
+                matches=specs,
             )
         )
         left_out.extend(uncounted_functions(topology, options.nic, specs))

@@ -206,8 +206,7 @@ def _devices_of_the_host(topology: HostTopology, matches: Matches) -> Iterator[U
 def _ports_with_functions(
     topology: HostTopology, options: LayoutOptions, matches: Matches
 ) -> list[NicPort]:
-    networks = {a: spec for a, spec in matches.items() if spec.physical_network is not None}
-    return [port for port in reported_ports(topology, options.nic, networks) if port.is_pf]
+    return [port for port in reported_ports(topology, options.nic, matches) if port.is_pf]
 
 
 def _physnets(

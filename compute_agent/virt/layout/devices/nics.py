@@ -73,8 +73,17 @@ def physnet_trait(network: str) -> str:
     return PHYSNET_PREFIX + re.sub(r"[^A-Z0-9_]", "_", network.upper())
 
 
+def _network_functions(
+    port: NicPort, matches: Mapping[PciAddress, DeviceSpec]
+) -> dict[PciAddress, DeviceSpec]:
+    """Return the functions of a port that device specifications give to physical networks."""
+    functions = (port.address, *(vf.address for vf in port.vfs))
+    specs = {function: matches[function] for function in functions if function in matches}
+    return {f: spec for f, spec in specs.items() if spec.physical_network is not None}
+
+
 def reported_ports(
-    topology: HostTopology, options: NicOptions, network_functions: Mapping[PciAddress, DeviceSpec]
+    topology: HostTopology, options: NicOptions, matches: Mapping[PciAddress, DeviceSpec]
 ) -> tuple[NicPort, ...]:
     """Return the ports of Ethernet, and those of InfiniBand whose network an option names.
 
@@ -85,8 +94,7 @@ def reported_ports(
         *(
             port
             for port in topology.infiniband_ports
-            if options.physnets.keys() & set(port.names)
-            or network_functions.keys() & {port.address, *(vf.address for vf in port.vfs)}
+            if options.physnets.keys() & set(port.names) or _network_functions(port, matches)
         ),
     )
 
@@ -116,14 +124,14 @@ def lay_out_nics(
     *,
     is_nested: bool,
     claims: Mapping[PciAddress, GuestDevice],
-    network_functions: Mapping[PciAddress, DeviceSpec],
+    matches: Mapping[PciAddress, DeviceSpec],
 ) -> Iterator[WantedProvider]:
     """Lay out every card that has a port with SR-IOV, the card before its ports.
 
     :param claims: functions that the PCI layout counts, whole ports and single VFs.
-    :param network_functions: functions that device specifications give to physical networks.
+    :param matches: the specification that decides about a function.
     """
-    ports = {port.address: port for port in reported_ports(topology, options, network_functions)}
+    ports = {port.address: port for port in reported_ports(topology, options, matches)}
     nic_cards = topology.nic_cards
     if len(ports) > len(topology.nics):
         nic_cards = cards(ports.values(), topology.pci_devices)
@@ -144,7 +152,7 @@ def lay_out_nics(
             vfs: tuple[NicVf, ...] = ()
             if whole is None and counts_vfs:
                 vfs = tuple(vf for vf in port.vfs if vf.address not in claims)
-            yield _port(root_name, keys[card.address], port, vfs, options, whole, network_functions)
+            yield _port(root_name, keys[card.address], port, vfs, options, whole, matches)
 
 
 def _card_keys(nic_cards: Sequence[NicCard]) -> dict[PciAddress, str]:
@@ -164,13 +172,12 @@ def _port(
     vfs: Sequence[NicVf],
     options: NicOptions,
     whole: GuestDevice | None,
-    network_functions: Mapping[PciAddress, DeviceSpec],
+    matches: Mapping[PciAddress, DeviceSpec],
 ) -> WantedProvider:
     traits = {"HW_NIC_SRIOV": port.is_pf, INFINIBAND: port.is_infiniband}
     traits |= _offloads(port)
     traits |= _vnic_types(port, passed_whole=whole is not None)
-    functions = (port.address, *(vf.address for vf in port.vfs))
-    specs = {f: network_functions[f] for f in functions if f in network_functions}
+    specs = _network_functions(port, matches)
     if specs:
         traits[TRUSTED] = all(spec.is_trusted for spec in specs.values())
     networks = {options.physnets[name] for name in port.names if name in options.physnets}
