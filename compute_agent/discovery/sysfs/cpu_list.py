@@ -54,14 +54,12 @@ def _part(part: str) -> Iterator[range]:
     match = _RANGE.fullmatch(part)
     if match is None:
         raise ValueError(f"{part!r} is neither a number nor a range such as 0-3")
-    first, last, used_count, group = (
-        None if digits is None else int(digits) for digits in match.groups()
-    )
-    if first is None or (last is not None and last < first) or (last or first) > LARGEST:
+    first, last, used_count, group = map(int, match.groups(default="-1"))
+    last = first if last < 0 else last
+    if not first <= last <= LARGEST:
         raise ValueError(f"{part!r} is not an ascending range of numbers up to {LARGEST}")
-    end = (first if last is None else last) + 1
-    if used_count is None or not group:
-        yield range(first, end)
+    if group <= 0:
+        yield range(first, last + 1)
         return
-    for start in range(first, end, group):
-        yield range(start, min(start + used_count, end))
+    for start in range(first, last + 1, group):
+        yield range(start, min(start + used_count, last + 1))

@@ -46,12 +46,10 @@ class Cpus(Struct, frozen=True):
 def discover(machine: Machine) -> Cpus:
     """Read the CPUs. Raises DiscoveryError when not even their numbers can be learnt."""
     present = _cpus_of_list(machine, PRESENT)
-    online = _cpus_of_list(machine, ONLINE)
     if not present:
         matches = filter(None, map(_CPU_DIRECTORY.fullmatch, machine.sys.names(CPUS)))
-        present = online or tuple(sorted(CpuId(int(match[1])) for match in matches))
-    if not online:
-        online = present
+        present = tuple(sorted(CpuId(int(match[1])) for match in matches))
+    online = _cpus_of_list(machine, ONLINE) or present
     model, cpu_count = _model(machine)
     if not online:
         # a container without /sys: the threads in /proc/cpuinfo are all there is to know

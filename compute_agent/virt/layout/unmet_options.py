@@ -56,7 +56,7 @@ def unreported(topology: HostTopology, layout: HostLayout, options: LayoutOption
             "[compute]enable_numa_reporting_to_placement = True reports each; the next start then "
             "moves what guests hold to their cells (a reshape), and they run on."
         )
-    gpus = [gpu.address for gpu in topology.gpus if gpu.mdev_types or gpu.vfs or gpu.nvml]
+    gpus = [gpu.address for gpu in topology.gpus]
     if gpus and not reported.intersection(gpus):
         yield (
             f"{len(gpus)} GPU(s) are not reported ({gpus[0]}): no guest gets one through "

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import HostTopology
-from compute_agent.discovery.sysfs.reader import read_file
+from compute_agent.discovery.sysfs.reader import Machine, read_file
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
 from tests.data.make_two_cells import TWO_CELLS
@@ -93,6 +93,30 @@ def test_damage_to_one_device_leaves_the_others_as_they_were() -> None:
     assert damaged.gpus == whole.gpus[:1]
     assert damaged.nics == whole.nics
     assert damaged.cells == whole.cells
+
+
+NODES = "sys/devices/system/node"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "cells"),
+    [
+        ("online", "node/online is not a list of nodes", [0, 1]),
+        ("node1/cpulist", "a list of CPUs", [0]),
+    ],
+)
+def test_a_damaged_list_of_nodes_or_of_their_cpus(name: str, words: str, cells: list[int]) -> None:
+    topology = discovery_of({f"{NODES}/{name}": b"a b c"}).discover()
+    assert any(words in warning for warning in topology.warnings)
+    assert [cell.id for cell in topology.cells] == cells
+
+
+def test_a_directory_or_link_that_cannot_be_read_is_empty_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    machine = Machine(str(tmp_path))
+    assert machine.sys.names("loop") == ()
+    assert machine.sys.link("loop/driver") is None
+    assert [warning.split()[-1] for warning in machine.warnings] == ["empty", "unknown"]
 
 
 @pytest.mark.parametrize("vfs", [8, 64])

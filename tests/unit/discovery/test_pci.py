@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 import pytest
 
@@ -131,6 +132,19 @@ def test_a_virtfn_link_to_nowhere_is_no_vf(machine: Machine) -> None:
     topology = machine.look()
     assert len(topology.nics[0].vfs) == 2
     assert "0000:81:01.2, which does not exist" in topology.warnings[0]
+
+
+def test_links_between_pf_and_vf_that_name_no_function(machine: Machine) -> None:
+    pf, vf = "0000:81:00.0", machine.nic("0000:81:00.0", "ens1", vfs=2)[0]
+    machine.link(f"{machine.device(pf)}/virtfn2", "devices/pci0000:81")
+    machine.link(f"{machine.device(vf)}/physfn", "devices/pci0000:81")
+    topology = machine.look()
+    assert {device.address: device for device in topology.pci_devices}[vf].physfn is None
+    assert len(topology.nics[0].vfs) == 2
+    assert [re.findall("physfn|VF 2", warning) for warning in topology.warnings] == [
+        ["physfn"],
+        ["VF 2"],
+    ]
 
 
 def test_sriov_numvfs_that_runs_ahead_of_the_links_does_not_count(machine: Machine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -128,10 +129,14 @@ def test_a_type_or_a_device_that_makes_no_vgpus(host: HostTopology) -> None:
     assert "nearest is 0000:17:00.0" in str(second)
 
 
-def test_an_override_of_nothing_or_onto_nothing(host: HostTopology) -> None:
+@pytest.mark.parametrize(("group", "options"), [("gpu", GpuOptions), ("nic", NicOptions)])
+def test_an_override_of_nothing_or_onto_nothing(
+    host: HostTopology, group: str, options: Callable[..., Any]
+) -> None:
     override = {PciAddress("0000:19:00.0"): 0, GPU: 2}
-    first, second = unmet(host, replace(NESTED, gpu=GpuOptions(numa_node_override=override)))
-    assert "[gpu]numa_node_override names 0000:19:00.0" in first
+    group_options = {group: options(numa_node_override=override)}
+    first, second = unmet(host, replace(NESTED, **group_options))
+    assert f"[{group}]numa_node_override names 0000:19:00.0" in first
     assert f"puts {GPU} on NUMA cell 2, which this machine does not have; it has 0, 1" in second
 
 
@@ -205,7 +210,8 @@ def said(machine, options) -> list[str]:
 
 def test_nothing_is_said_of_a_host_that_reports_all_it_has():
     assert said(MACHINE, CARD) == []
-    assert said(fake_topology(NAME, MachineSize(cells=1, gpus=0, nics=0)), LayoutOptions()) == []
+    plain = fake_topology(NAME, MachineSize(cells=1, gpus=0, nics=1, vfs_per_pf=0))
+    assert said(plain, LayoutOptions()) == []
 
 
 @pytest.mark.parametrize("option", OPTIONS)
