@@ -23,6 +23,7 @@ from urllib3 import HTTPHeaderDict, HTTPResponse
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
+from placement_server.middleware.observation import ANSWERS
 from placement_server.store.store import Store
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ class WSGIAdapter(BaseAdapter):
             method=request.method,
             body=body.encode() if isinstance(body, str) else bytes(body),
         )
-        return response_to(request, *sent.call_application(self._application))
+        response = response_to(request, *sent.call_application(self._application))
+        # the log of this process is its caller's
+        ANSWERS.record_all()
+        return response
 
     def close(self) -> None:
         """Do nothing: the store belongs to `direct`."""

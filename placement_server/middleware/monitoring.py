@@ -33,6 +33,9 @@ LOG = logging.getLogger(__name__)
 LOADING_SECONDS: Final = 1.0
 """Seconds that a check waits for an index which is being loaded."""
 
+_LOG_SECONDS: Final = 1.0
+"""Seconds that a scrape waits for answers which are being logged and counted."""
+
 
 class Health:
     """The checks of `[healthcheck]`, and whether the database answers and the index is loaded.
@@ -143,7 +146,7 @@ def wrap(
         metrics.observe_pools(store)
 
         def scrape(_environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-            ANSWERS.record_all()
+            ANSWERS.record_all(_LOG_SECONDS)
             body = metrics.exposition(inventories)
             length = ("content-length", str(len(body)))
             start_response("200 OK", [("content-type", metrics.CONTENT_TYPE), length])

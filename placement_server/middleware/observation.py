@@ -176,21 +176,29 @@ class Answers:
 
     def add(self, answer: _Answer) -> None:
         """Leave an answer to the thread, unless it is the only one for the moment."""
-        is_alone = answer.answered_at - self._last_answer > _DELAY
+        is_alone = answer.answered_at - self._last_answer > _DELAY and not self._answers
         self._last_answer = answer.answered_at
+        if is_alone or len(self._answers) >= _MOST_ANSWERS:
+            # never those of others, which a slow log may take long for
+            _record(answer)
+            return
         self._answers.append(answer)
-        if is_alone or len(self._answers) > _MOST_ANSWERS:
-            self.record_all()
-        elif not self._are_any.is_set():
+        if not self._are_any.is_set():
             if self._thread is None or not self._thread.is_alive():
                 self._start_thread()
             self._are_any.set()
 
-    def record_all(self) -> None:
-        """Log and count what waits, now."""
-        with self._recording:
-            while self._answers:
-                _record(self._answers.popleft())
+    def record_all(self, patience: float = -1) -> None:
+        """Log and count what waits, now.
+
+        :param patience: the seconds after which to leave that to a thread which does so already.
+        """
+        if self._recording.acquire(timeout=patience):
+            try:
+                for _ in range(len(self._answers)):
+                    _record(self._answers.popleft())
+            finally:
+                self._recording.release()
 
     def _start_thread(self) -> None:
         with self._recording:

@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -247,32 +248,77 @@ def test_a_line_is_written_without_another_request(
         eventually(partial(is_written, f"GET {url}"), "the line is written")
 
 
-def test_requests_wait_for_a_log_that_takes_no_more(
-    api: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def waiting_answers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> observation.Answers:
+    """Two answers may wait to be logged, and no thread takes them; the first is logged at once."""
     caplog.set_level(logging.INFO, logger="placement_server.requestlog")
     answers = observation.Answers()
-    monkeypatch.setattr(observation, "ANSWERS", answers)
-    monkeypatch.setattr(observation, "_DELAY", 60)
+    for module in (observation, monitoring):
+        monkeypatch.setattr(module, "ANSWERS", answers)
+    monkeypatch.setattr(observation, "_DELAY", 600)
     monkeypatch.setattr(observation, "_MOST_ANSWERS", 2)
-    api.get(RP)
+    return answers
+
+
+@contextmanager
+def full_log() -> Iterator[None]:
+    """A request log that takes no line."""
     go_on = threading.Event()
 
     def wait(_record: logging.LogRecord) -> bool:
         return go_on.wait(60)
 
     observation.REQUEST_LOG.addFilter(wait)
-    client = threading.Thread(target=lambda: [api.get(RP) for _ in range(4)])
     try:
+        yield
+    finally:
+        go_on.set()
+        observation.REQUEST_LOG.removeFilter(wait)
+
+
+def test_requests_wait_for_a_log_that_takes_no_more(
+    api: Client, caplog: pytest.LogCaptureFixture, waiting_answers: observation.Answers
+) -> None:
+    api.get(RP)
+    client = threading.Thread(target=lambda: [api.get(RP) for _ in range(4)])
+    with full_log():
         client.start()
         client.join(0.5)
         assert client.is_alive()
-    finally:
-        go_on.set()
-        client.join()
-        observation.REQUEST_LOG.removeFilter(wait)
-    answers.record_all()
+    client.join()
+    waiting_answers.record_all()
     assert caplog.text.count(f"GET {RP}") == 5
+
+
+def test_a_request_waits_only_for_its_own_line(
+    api: Client, caplog: pytest.LogCaptureFixture, waiting_answers: observation.Answers
+) -> None:
+    for letter in "ABCDE":
+        api.get(f"/traits?name=startswith:{letter}")
+    urls = [record.getMessage().split()[2] for record in caplog.records if record.args]
+    assert [url.rpartition(":")[2].strip('"') for url in urls] == [*"ADE"]
+    waiting_answers.record_all()
+    assert caplog.text.count("GET /traits") == 5
+
+
+def test_a_scrape_does_not_wait_for_a_log_that_takes_no_more(
+    make_api: MakeApi, waiting_answers: observation.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = make_api(placement_server__metrics_path="/m")
+    monkeypatch.setattr(monitoring, "_LOG_SECONDS", 0.05)
+    for _ in range(3):
+        api.get(RP)
+    logging_thread = threading.Thread(target=waiting_answers.record_all)
+    scrape = threading.Thread(target=lambda: api.get("/m", token=None))
+    with full_log():
+        logging_thread.start()
+        eventually(waiting_answers._recording.locked, "an answer is being logged")
+        scrape.start()
+        scrape.join(30)
+        assert not scrape.is_alive()
+    logging_thread.join()
 
 
 def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(

@@ -39,6 +39,15 @@ def placement(request):
         yield fixture
 
 
+def test_requests_of_a_test_are_in_its_log_once_they_are_answered(caplog):
+    caplog.set_level("INFO", logger="placement_server.requestlog")
+    with PlacementFixture():
+        client = client_of()
+        for number in range(1, 6):
+            assert client.get("/traits").ok
+            assert caplog.text.count("GET /placement/traits") == number
+
+
 def test_a_client_without_keystone_finds_placement_and_may_do_everything(placement):
     client = client_of()
     assert client.get_endpoint() == placement.endpoint
