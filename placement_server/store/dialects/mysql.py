@@ -21,6 +21,7 @@ from placement_server.store.dialects.batches import (
 
 # Some 100 bytes a row, far below the smallest max_allowed_packet.
 _ROWS: Final = 4000
+_BY_KEY: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_class)"
 
 
 class _QuotedValues(dict[Value, str]):
@@ -85,7 +86,7 @@ class MysqlBatches(Batches):
         for rows in chunks(new_inventories, _ROWS):
             source = " UNION ALL SELECT ".join([first, *[further] * (len(rows) - 1)])
             connection.exec_driver_sql(
-                f"UPDATE inventories JOIN (SELECT {source}) AS new "
+                f"UPDATE (SELECT {source}) AS new STRAIGHT_JOIN inventories {_BY_KEY} "
                 "ON resource_provider_id = provider_id AND resource_class_id = class_id "
                 f"SET {changes}, updated_at = '{stamp(now)}'",
                 tuple(value for row in rows for value in row),
@@ -110,8 +111,8 @@ class MysqlBatches(Batches):
                 )
             conditions.append(f"({condition})")
         cursor = connection.exec_driver_sql(
-            "UPDATE inventories FORCE INDEX (uniq_inventories0resource_provider_resource_class) "
-            f"SET used = used + CASE id {deltas} END WHERE {' OR '.join(conditions)} "
+            f"UPDATE inventories {_BY_KEY} SET used = used + CASE id {deltas} END "
+            f"WHERE {' OR '.join(conditions)} "
             "ORDER BY resource_provider_id, resource_class_id"
         )
         return int(cursor.rowcount)

@@ -258,3 +258,15 @@ def test_claims_fill_a_provider_to_the_last_unit_without_a_needless_conflict(
     assert len(store.read(providers.find)) == 2
     for open_store in [store, *stores]:
         open_store.close()
+
+
+def test_new_values_of_inventories_wait_for_no_other_provider(migrated_database_url: str) -> None:
+    """Also where the table is so small that a database may read, and lock, all of it."""
+    if migrated_database_url.startswith("sqlite"):
+        pytest.skip("on SQLite a write waits before it begins")
+    amounts = dict.fromkeys(("VCPU", "MEMORY_MB", "DISK_GB"), 9)
+    with opened(migrated_database_url) as store, ThreadPoolExecutor(1) as pool:
+        wanted, locked = new_provider(store, amounts), new_provider(store, amounts)
+        with held(store, hold_inventories, locked):
+            more = dict.fromkeys(amounts, 12)
+            pool.submit(stock, store, wanted, 1, more).result(DEADLINE)
