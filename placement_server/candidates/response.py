@@ -5,7 +5,7 @@ template to be filled in. Those of one tree (a host with many ways to serve a re
 put together from the texts of their items, many at a time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, groupby, islice
 from operator import getitem, itemgetter
@@ -257,16 +257,18 @@ class Renderer:
                 placements = list(map(_placement, batch))
                 yield "".join(self._in_one_tree(tree, placements, seen_slots)).encode()
             else:
-                yield ",".join(("", *self._in_trees(batch, seen_slots))).encode()
+                yield ",".join(["", *self._in_trees(batch, seen_slots)]).encode()
 
-    def _in_trees(self, batch: list[Candidate], seen_slots: dict[int, None]) -> Iterator[str]:
-        """Yield the texts of candidates."""
+    def _in_trees(self, batch: list[Candidate], seen_slots: dict[int, None]) -> list[str]:
+        """Return the texts of candidates."""
+        texts: list[str] = []
         # They come in long runs of one placement: tree after tree of one class.
         for positions, run in groupby(batch, _placement):
             template = self._template(positions)
             for (size, shares), alike in groupby(map(_tree, run), _size_and_shares):
                 roots = [tree.root for tree in alike]
-                yield from self._fill(template, positions, roots, size, shares, seen_slots)
+                texts += self._fill(template, positions, roots, size, shares, seen_slots)
+        return texts
 
     def _in_one_tree(
         self, tree: TreeView, placements: Sequence[Positions], seen_slots: dict[int, None]
@@ -324,7 +326,7 @@ class Renderer:
             return [uuid[root + at].join(pieces) for root in roots]
         return [text % tuple([uuid[root + at] for at in places]) for root in roots]
 
-    def _summaries(self, seen_slots: Iterable[int]) -> list[bytes]:
+    def _summaries(self, seen_slots: Collection[int]) -> list[bytes]:
         if self._has_nested:
             return self.summaries.trees(self.index, seen_slots)
         requested_classes = {number for item in self.plan.items for number, _ in item.amounts}

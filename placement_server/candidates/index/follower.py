@@ -124,6 +124,7 @@ class IndexFollower:
         self._seen_changes = SeenRecords()
         self._rounds_begun = 0
         self._last_good_round = 0
+        self._shown_lag: float | None = None
         self._followed_at = clock()
         self._pruned_at = clock()
 
@@ -180,7 +181,10 @@ class IndexFollower:
     def _observe(self, reading: AllTrees | News, began: float) -> None:
         assert self._writer is not None
         gaps = self._position.gaps
-        metrics.INDEX_LAG.set(self._followed_at - gaps[0].since if gaps else 0.0)
+        lag = self._followed_at - gaps[0].since if gaps else 0.0
+        if lag != self._shown_lag:
+            self._shown_lag = lag
+            metrics.INDEX_LAG.set(lag)
         what = "nothing"
         if isinstance(reading, AllTrees):
             what = "everything"

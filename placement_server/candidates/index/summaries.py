@@ -46,6 +46,10 @@ class _Texts:
             return self._base[0].get(key)
         return self._texts.get(key)
 
+    def some(self, keys: Iterable[int]) -> Iterable[Any]:
+        """Return texts, None for each that there is not."""
+        return map(self._texts.get if self._base is None else self.get, keys)
+
     def keep(self, key: int, text: str | bytes) -> None:
         """Keep a text for later answers."""
         if self._base is not None and self._is_shared(key):
@@ -98,19 +102,13 @@ class SummaryCache:
             texts = self._texts = _Texts(index, self._most)
         return texts
 
-    def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:
+    def trees(self, index: Index, roots: Collection[int]) -> list[bytes]:
         """Return the summaries of whole trees: members of an object, each after a comma."""
-        cached_texts, members = self._of(index), []
-        for root in roots:
-            text = cached_texts.get(root)
-            if text is None:
-                slots = range(root, int(index.end[root]))
-                text = "".join(
-                    [f",{_nested_member(index, slot, cached_texts)}" for slot in slots]
-                ).encode()
-                cached_texts.keep(root, text)
-            members.append(text)
-        return members
+        cached_texts = self._of(index)
+        return [
+            text if text is not None else _new_text(index, root, cached_texts)
+            for root, text in zip(roots, cached_texts.some(roots), strict=True)
+        ]
 
     def providers(
         self,
@@ -129,6 +127,14 @@ class SummaryCache:
                 text += f",{_traits_of(index, slot, cached_texts)}"
             texts.append(f"{text}}}".encode())
         return texts
+
+
+def _new_text(index: Index, root: int, cached_texts: _Texts) -> bytes:
+    slots = range(root, int(index.end[root]))
+    members = [f",{_nested_member(index, slot, cached_texts)}" for slot in slots]
+    text = "".join(members).encode()
+    cached_texts.keep(root, text)
+    return text
 
 
 def _nested_member(index: Index, slot: int, cached_texts: _Texts) -> str:

@@ -12,6 +12,7 @@ from each other is not foreseen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -85,6 +86,10 @@ def find_contradiction(plan: Plan, problem: Problem) -> str:
     return ""
 
 
+_is_named = attrgetter("is_named")
+_apart = attrgetter("apart")
+
+
 def is_trivial(plan: Plan, problem: Problem) -> bool:
     """Check whether one provider serves everything, where there is no contradiction.
 
@@ -94,8 +99,8 @@ def is_trivial(plan: Plan, problem: Problem) -> bool:
         len(problem.ancestors) == 1
         and problem.covers[0] == problem.terms
         and not problem.linked_sets
-        and not any(item.is_named for item in plan.items)
-        and not any(subtree.apart for subtree in plan.subtrees)
+        and not any(map(_is_named, plan.items))
+        and not any(map(_apart, plan.subtrees))
     )
 
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from placement_server.candidates import sizes
-from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray, has_any
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.candidates.limits import Account
@@ -95,7 +95,7 @@ class TreeClasses:
         """Return for each root, in order, its view and the number of its class."""
         shapes = self.index.shape[roots]
         shares = self._shares(roots)
-        if (shapes == shapes[0]).all() and len(set(map(len, shares))) == 1:
+        if not has_any(shapes != shapes[0]) and len(set(map(len, shares))) == 1:
             return self._alike(roots, int(shapes[0]), shares)
         groups: dict[tuple[int, int], list[int]] = {}
         for at, (shape, shared_slots) in enumerate(zip(shapes.tolist(), shares, strict=True)):

@@ -78,17 +78,17 @@ class Position(Struct, frozen=True):
 
     def missing_ids(self, most: int) -> list[int] | None:
         """Return the ids in the gaps one by one, None when there are more than `most`."""
-        if sum(gap.stop - gap.start for gap in self.gaps) > most:
+        if sum([gap.stop - gap.start for gap in self.gaps]) > most:
             return None
         return [number for gap in self.gaps for number in range(gap.start, gap.stop)]
 
     def is_lost_in(self, rows: Iterable[ChangeRow]) -> bool:
         """Check whether the change that it points to is gone."""
-        return bool(self.last) and not any(row.id == self.last for row in rows)
+        return bool(self.last) and self.last not in [row.id for row in rows]
 
     def new_in(self, rows: Iterable[ChangeRow]) -> list[ChangeRow]:
         """Return the changes that have not been read before."""
-        return [row for row in rows if row.id > self.last or self._awaits(row.id)]
+        return [row for row in rows if row.id > self.last or (self.gaps and self._awaits(row.id))]
 
     def _awaits(self, number: int) -> bool:
         at = bisect_right(self.gaps, number, key=_start) - 1
@@ -174,7 +174,8 @@ class SeenRecords:
 
     def contradict(self, rows: Iterable[ChangeRow]) -> bool:
         """Check whether one of these rows has the id of a record here, but is of another write."""
-        return any(self._write_ids.get(row.id, row.write_id) != row.write_id for row in rows)
+        seen = self._write_ids
+        return any(seen.get(row.id, row.write_id) != row.write_id for row in rows)
 
     def are_in(self, tx: ReadTransaction) -> bool:
         """Check that a database has all of these records.
