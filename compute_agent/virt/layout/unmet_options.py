@@ -129,11 +129,7 @@ def _device_specs(
     for spec in options.pci.device_specs:
         if spec in matches.values():
             continue
-        earlier = [
-            device.address
-            for device in topology.pci_devices
-            if spec.devname is None and spec.matches(device)
-        ]
+        earlier = [device.address for device in topology.pci_devices if spec.matches(device)]
         reason = (
             f"all devices of {spec.entry} ({first_of(earlier, NAMED)}) are of an entry before it"
             if earlier

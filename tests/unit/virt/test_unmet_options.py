@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from compute_agent.discovery import capture
-from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress
+from compute_agent.discovery.facts import HostTopology, MemoryEncryption, NicPort, PciAddress
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
@@ -149,8 +149,19 @@ def test_cells_of_networks_that_there_are_not(host: HostTopology) -> None:
 
 def test_shared_cpus_that_there_are_not(host: HostTopology) -> None:
     options = replace(NESTED, cpu_sets=CpuSets(frozenset({0, 1, 99})))
-    (text,) = unmet(host, options)
-    assert "CPUs 99" in text
+    layout = lay_out("host1", host, options)
+    (entry,) = layout.unmet_options
+    assert "CPUs 99" in str(entry)
+    assert entry.value == "0-1"
+
+
+def test_more_guests_of_tdx_than_the_kernel_has_keys_for(host: HostTopology) -> None:
+    encryption = MemoryEncryption(intel_tdx=True, capacity=(("tdx", 30),))
+    facts = replace(host, memory_encryption=encryption)
+    (text,) = unmet(facts, replace(NESTED, tdx_guests=31))
+    assert "[libvirt]num_intel_tdx_guests is 31, and the kernel has keys for 30" in text
+    assert unmet(facts, replace(NESTED, tdx_guests=30)) == []
+    assert unmet(host, replace(NESTED, tdx_guests=31)) == unmet(facts, NESTED) == []
 
 
 def used_by_host(host: HostTopology, *, vf: bool) -> HostTopology:
@@ -195,8 +206,13 @@ def test_functions_of_infiniband_that_no_option_mentions(host: HostTopology) -> 
 def test_functions_of_a_network_that_belong_to_no_port(host: HostTopology) -> None:
     facts = replace(host, nics=host.nics[1:], nic_cards=host.nic_cards[1:])
     entry = {"address": PORT, "physical_network": "physnet1"}
-    (text,) = unmet(facts, specs(entry))
-    assert "to the network physnet1" in text
+    first, second = unmet(facts, specs(entry, {"address": GPU, "physical_network": "physnet2"}))
+    assert f"gives {PORT}, " in first
+    assert GPU not in first
+    assert "to the network physnet1" in first
+    assert f"gives {GPU} to the network physnet2" in second
+    assert unmet(facts, specs({**entry, "remote_managed": "true"})) == []
+    assert unmet(facts, replace(specs(entry), is_nested=False)) == []
 
 
 def test_options_that_contradict_the_machine_are_among_the_caveats(host: HostTopology) -> None:
