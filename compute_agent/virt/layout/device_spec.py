@@ -95,8 +95,8 @@ class DeviceEntry:
     def flag(self, key: str) -> bool | None:
         """Return a value that is yes or no; None: the entry has none."""
         value = self.body.get(key)
-        if value is None or isinstance(value, bool):
-            return value
+        if value is None:
+            return None
         text = str(value).strip().lower()
         if text not in _YES | _NO:
             raise self.refusal(f"{key} must be yes or no, not {value!r}")

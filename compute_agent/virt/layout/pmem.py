@@ -110,9 +110,9 @@ def _repeats(names: Iterable[str]) -> list[str]:
 
 
 def _label(entry: str) -> PmemLabel:
-    label, colon, names = entry.partition(":")
+    label, _, names = entry.partition(":")
     namespaces = tuple(name.strip() for name in names.split("|"))
-    if not (colon and label.strip() and all(namespaces)):
+    if not (label.strip() and all(namespaces)):
         raise errors.InvalidConfiguration(
             f"{_OPTION}: {entry!r} is not LABEL:NAMESPACE|NAMESPACE..., for example 128G:ns0|ns1."
         )

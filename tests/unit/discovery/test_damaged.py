@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.sysfs import memory
 from compute_agent.discovery.sysfs.reader import Machine, read_file
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
@@ -109,6 +110,14 @@ def test_a_damaged_list_of_nodes_or_of_their_cpus(name: str, words: str, cells: 
     topology = discovery_of({f"{NODES}/{name}": b"a b c"}).discover()
     assert any(words in warning for warning in topology.warnings)
     assert [cell.id for cell in topology.cells] == cells
+
+
+def test_a_damaged_number_of_keys_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "fs/cgroup").mkdir(parents=True)
+    (tmp_path / memory.CAPACITY).write_text("sev x\ntdx 30\n")
+    machine = Machine(str(tmp_path))
+    assert memory.encryption(machine).capacity == (("tdx", 30),)
+    assert "holds 'sev x'" in machine.warnings[0]
 
 
 def test_a_directory_or_link_that_cannot_be_read_is_empty_with_a_warning(tmp_path: Path) -> None:

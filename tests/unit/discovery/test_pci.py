@@ -169,11 +169,13 @@ def test_where_firmware_names_no_node_a_device_is_on_the_cell_of_all_cpus_nearby
     two_cells: Machine, node: int | None, near: str, expected: int | None
 ) -> None:
     add_disk(two_cells, numa_node=node, local_cpulist=near)
-    assert two_cells.look().pci_devices[0].numa_node == expected
+    topology = two_cells.look()
+    assert topology.pci_devices[0].numa_node == expected
+    assert ["local_cpulist" in text for text in topology.warnings] == [True] * (near == "nonsense")
 
 
 def test_a_node_the_host_does_not_have_is_unknown(two_cells: Machine) -> None:
-    add_disk(two_cells, numa_node=5)
+    add_disk(two_cells, numa_node=5, local_cpulist="2-3")
     topology = two_cells.look()
     assert topology.pci_devices[0].numa_node is None
     assert "names node 5" in topology.warnings[0]

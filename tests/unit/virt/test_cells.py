@@ -95,11 +95,14 @@ def test_a_dedicated_cpu_that_is_switched_off_counts_on_its_cell() -> None:
 
 def test_a_dedicated_cpu_whose_cell_is_unknown_is_on_the_nearest_with_a_warning() -> None:
     cells = (cell(0, range(3), 8192), cell(1, range(4, 8), 8192))
-    facts = replace(with_cells(*cells), present_cpus=tuple(map(CpuId, range(8))))
-    sets = CpuSets(frozenset({0, 4}), frozenset({3, 5}))
-    layout = lay_out("host1", facts, replace(NESTED, cpu_sets=sets, cpu_power_management=True))
-    assert [totals(layout, f"_NUMA{number}")["PCPU"] for number in range(2)] == [1, 1]
-    assert ["CPUs 3" in warning for warning in layout.warnings] == [True]
+    facts = replace(with_cells(*cells), present_cpus=tuple(map(CpuId, range(9))))
+    sets = CpuSets(frozenset({0, 4}), frozenset({3, 5, 8}))
+    options = replace(NESTED, cpu_sets=sets, cpu_power_management=True)
+    layout = lay_out("host1", facts, options)
+    assert [totals(layout, f"_NUMA{number}")["PCPU"] for number in range(2)] == [1, 2]
+    assert ["CPUs 3,8" in warning for warning in layout.warnings] == [True]
+    one_cell = replace(facts, cells=(cell(0, range(8), 8192),))
+    assert lay_out("host1", one_cell, options).warnings == ()
 
 
 def test_reserved_memory_is_taken_in_proportion_and_the_rest_from_the_lowest_cell() -> None:
@@ -126,6 +129,9 @@ def test_a_reserve_above_the_total_is_an_error_and_is_clamped() -> None:
     layout = lay_out("host1", machine(), LayoutOptions(reserved_memory_mib=20000))
     assert reserves(layout)["MEMORY_MB"] == 16384
     assert any("20000" in error for error in layout.errors)
+    nested = lay_out("host1", machine(), replace(NESTED, reserved_memory_mib=20000))
+    assert [reserves(nested, f"_NUMA{number}")["MEMORY_MB"] for number in range(2)] == [8192, 8192]
+    assert len(nested.errors) == 1
 
 
 def test_huge_pages_are_a_child_of_their_cell_which_shrinks_by_as_much() -> None:
@@ -226,6 +232,16 @@ def test_file_backed_memory_takes_the_place_of_the_hosts_memory() -> None:
     nested = lay_out("host1", machine(), replace(options, is_nested=True))
     assert totals(nested, "_NUMA0")["MEMORY_MB"] == 50001
     assert totals(nested, "_NUMA1")["MEMORY_MB"] == 50000
+    all_in_pages = lay_out(
+        "host1", machine(pages_2mib_per_cell=4096), replace(options, is_nested=True)
+    )
+    assert totals(all_in_pages, "_NUMA0")["MEMORY_MB"] == 50001
+
+
+def test_a_cell_with_neither_cpus_nor_memory_is_left_out() -> None:
+    layout = lay_out("host1", with_cells(*machine().cells, cell(2, range(0), 0)), NESTED)
+    assert names(layout) == ["", "_NUMA0", "_NUMA1"]
+    assert layout.warnings == ()
 
 
 def test_a_total_placement_cannot_store_is_capped_with_a_warning() -> None:

@@ -124,9 +124,13 @@ def test_a_device_name_is_refused_where_devices_go_to_placement() -> None:
         spec(report=True, devname="eth0")
 
 
-def test_text_that_is_not_json_is_refused() -> None:
-    with pytest.raises(errors.InvalidConfiguration, match="is not JSON"):
-        parse_device_specs(["{vendor_id: 8086}"], report=False)
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [("{vendor_id: 8086}", "is not JSON"), ('["8086"]', "an entry must be a dict")],
+)
+def test_text_that_is_no_json_of_entries_is_refused(value: str, reason: str) -> None:
+    with pytest.raises(errors.InvalidConfiguration, match=reason):
+        parse_device_specs([value], report=False)
 
 
 def test_one_value_may_hold_a_list_of_entries() -> None:
