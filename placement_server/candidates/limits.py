@@ -79,11 +79,12 @@ class SearchMemory:
 
         :raises WorkerOutOfMemory: all searches together would hold too much.
         """
-        # What heavy searches may not take is there for those that need little.
-        most = self.in_all - self.summaries - (self.in_all // 4 if heavy else 0)
         with self._lock:
-            if size > 0 and self.granted_size + size > most:
-                raise WorkerOutOfMemory(most)
+            if size > 0:
+                # What heavy searches may not take is there for those that need little.
+                most = self.in_all - self.summaries - (self.in_all // 4 if heavy else 0)
+                if self.granted_size + size > most:
+                    raise WorkerOutOfMemory(most)
             self.granted_size += size
 
 

@@ -7,7 +7,7 @@ serve.
 from collections.abc import Iterable
 from functools import reduce
 from operator import and_, or_
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from msgspec import Struct, field
@@ -43,20 +43,6 @@ class EligibleProviders(Struct):
     terms: list[BoolArray] = []
     roots: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     links: Links = NO_LINKS
-
-
-class _GroupFilter(NamedTuple):
-    """The names of a group, looked up in the index.
-
-    :ivar terms: the ids of the traits of each required term.
-    :ivar member_sets: the sets of aggregates that pass `member_of`; None where it is not asked for.
-    :ivar tree: the root of the only tree, where the group names one.
-    """
-
-    terms: list[list[int]]
-    forbidden_ids: list[int]
-    member_sets: BoolArray | None
-    tree: int | None
 
 
 class _RootFilter:
@@ -143,8 +129,11 @@ class _RootFilter:
         sets = self.index.passing_aggregate_sets(terms, forbidden_aggregates)
         return looked_up(sets, self.index.aggregate_set)
 
-    def _filter_of(self, number: int, group: RequestGroup) -> _GroupFilter:
-        """Look up the names of a group; nothing is left where none can pass."""
+    def _places_of(self, group: RequestGroup) -> tuple[BoolArray | None, int | None]:
+        """Return which sets of aggregates pass `member_of`, and the root of the tree of a group.
+
+        None for what is not asked for; nothing is left where none can pass.
+        """
         index = self.index
         member_sets: BoolArray | None = None
         if group.member_of:
@@ -157,8 +146,7 @@ class _RootFilter:
             if slot is None:
                 self._nothing(group, "in_tree")
             root = int(index.root[slot])
-        known = self.known
-        return _GroupFilter(known.terms[number], known.forbidden_ids[number], member_sets, root)
+        return member_sets, root
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
@@ -185,7 +173,8 @@ class _RootFilter:
         self.eligible.foreign.append(mask)
 
     def _suffixed_mask(self, number: int, group: RequestGroup) -> BoolArray:
-        terms, forbidden_ids, _member_sets, tree = self._filter_of(number, group)
+        _member_sets, tree = self._places_of(group)
+        terms, forbidden_ids = self.known.terms[number], self.known.forbidden_ids[number]
         passing_mask = np.ones(self.index.size, dtype=bool)
         for name, amount in group.resources:
             passing_mask &= self._fitting(name, amount)
@@ -220,12 +209,12 @@ class _RootFilter:
 
     def _restrict_by_unsuffixed(self, number: int, group: RequestGroup) -> None:
         index = self.index
-        group_filter = self._filter_of(number, group)
-        terms, forbidden_ids, _member_sets, tree = group_filter
+        member_sets, tree = self._places_of(group)
+        terms, forbidden_ids = self.known.terms[number], self.known.forbidden_ids[number]
         if group.forbidden_aggregates:
             clean = self._with_aggregates((), group.forbidden_aggregates)
             self._keep_roots(clean, "", "member_of")
-        own_filter = self._unsuffixed_filter(group, group_filter)
+        own_filter = self._unsuffixed_filter(group, forbidden_ids, member_sets, tree)
         # No provider shares with a tree that a group is bound to.
         shares = len(index.links.share) > 0 and tree is None
         foreign_filter = self._foreign_filter(group, forbidden_ids) if shares else None
@@ -260,22 +249,26 @@ class _RootFilter:
             )
 
     def _unsuffixed_filter(
-        self, group: RequestGroup, group_filter: _GroupFilter
+        self,
+        group: RequestGroup,
+        forbidden_ids: list[int],
+        member_sets: BoolArray | None,
+        tree: int | None,
     ) -> BoolArray | None:
         """Return which slots may serve the unsuffixed group for their own tree; None for all."""
         index, filters = self.index, list[BoolArray]()
-        if group_filter.forbidden_ids:
-            filters.append(self._with_traits([], group_filter.forbidden_ids))
-        if group_filter.member_sets is not None:
+        if forbidden_ids:
+            filters.append(self._with_traits([], forbidden_ids))
+        if member_sets is not None:
             # One and the same provider, the candidate or its root, must meet all the terms.
-            member = looked_up(group_filter.member_sets, index.aggregate_set)
+            member = looked_up(member_sets, index.aggregate_set)
             if index.has_nested:
                 member |= member.take(index.root)
             filters.append(member)
         if group.forbidden_aggregates:
             filters.append(self._with_aggregates((), group.forbidden_aggregates))
-        if group_filter.tree is not None:
-            filters.append(index.root == group_filter.tree)
+        if tree is not None:
+            filters.append(index.root == tree)
         return reduce(and_, filters) if filters else None
 
     def _foreign_filter(self, group: RequestGroup, forbidden_ids: list[int]) -> BoolArray:
