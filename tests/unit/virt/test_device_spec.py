@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress, PciDevice
@@ -30,6 +31,7 @@ def spec(report: bool = False, **entry: Any) -> DeviceSpec:
         {"address": "*:0a:00.*"},
         {"address": ":0a:00."},
         {"address": "0a:00.0"},
+        {"address": "0:a:0.0"},
         {"address": "0000:0?:00.[0-3]"},
         {"address": {"bus": "0[ab]", "function": "[0-7]"}},
         {"address": {"domain": "0", "bus": "0"}},  # the beginning is enough
@@ -57,6 +59,16 @@ def test_a_specification_does_not_match_another_device(entry: dict[str, Any]) ->
     assert not spec(**entry).matches(PF, ("eth0",))
 
 
+def test_a_wildcard_is_any_number() -> None:
+    device = replace(PF, address=PciAddress("10000:e1:1f.7"))
+    assert spec(address="*:*:*.*").matches(device)
+
+
+def test_an_unknown_key_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert spec(adress="0000:0b:00.0").matches(PF)
+    assert "adress is not a known key" in caplog.text
+
+
 def test_the_exact_address_of_a_pf_matches_its_vfs_and_a_pattern_does_not() -> None:
     assert spec(address="0000:0a:00.0").matches(VF)
     assert not spec(address="0000:0a:00.*").matches(VF)
@@ -78,7 +90,7 @@ def test_the_class_is_the_tag_normalised_or_made_of_the_ids(
 
 
 def test_traits_are_normalised_and_standard_ones_keep_their_names() -> None:
-    assert spec(traits="blue, HW_GPU_API_VULKAN,CUSTOM_A").traits == (
+    assert spec(traits="blue, HW_GPU_API_VULKAN, ,CUSTOM_A,").traits == (
         "CUSTOM_A",
         "CUSTOM_BLUE",
         "HW_GPU_API_VULKAN",
@@ -91,6 +103,7 @@ def test_traits_are_normalised_and_standard_ones_keep_their_names() -> None:
         ({"address": "0000:0a:00.0", "devname": "eth0"}, "exclude each other"),
         ({"address": "0000:00:0a:00.0"}, "is not <domain>"),
         ({"address": {"slots": "1"}}, "dict of domain"),
+        ({"address": 5}, "a string or a dict"),
         ({"address": {"slot": "("}}, "regular expression"),
         ({"address": "0000:0a:00.8"}, "function 8 is above 7"),
         ({"address": "0000:0a:20.0"}, "slot 20 is above 1f"),
@@ -108,6 +121,7 @@ def test_traits_are_normalised_and_standard_ones_keep_their_names() -> None:
         ({"devname": ["eth0"]}, "devname must be a text"),
         ({"resource_class": 5}, "resource_class must be a text"),
         ({"traits": 3}, "separated by commas"),
+        ({"traits": ["BLUE", 3]}, "separated by commas"),
     ],
 )
 def test_a_contradictory_entry_is_refused_with_the_reason(

@@ -201,6 +201,8 @@ def test_functions_of_infiniband_that_no_option_mentions(host: HostTopology) -> 
     assert lay_out("host1", facts, specs({"product_id": "1889"})).caveats == ()
     (text,) = lay_out("host1", facts, specs({"address": port.vfs[0].address})).caveats
     assert "7 functions of the InfiniBand port 0000:18:00.0 (ens1f0)" in text
+    of_a_network = specs({"product_id": "1592", "physical_network": "ib0"})
+    assert lay_out("host1", facts, of_a_network).caveats == ()
 
 
 def test_functions_of_a_network_that_belong_to_no_port(host: HostTopology) -> None:
