@@ -34,8 +34,8 @@ and digits that count up from 0 or 1."""
 
 _COUNTING = "01234567890123456789"
 _READ_ONLY = 0x90
-_END = 0x78
 _LARGE = 0x80
+"""A bit of the tag; the only resource without it is the end."""
 _SERIAL = b"SN"
 
 
@@ -63,7 +63,7 @@ def serial_number(data: bytes) -> str | None:
     position = 0
     while position + 3 <= len(data):
         tag = data[position]
-        if tag == _END or not tag & _LARGE:
+        if not tag & _LARGE:
             return None
         length = int.from_bytes(data[position + 1 : position + 3], "little")
         content = data[position + 3 : position + 3 + length]
@@ -77,10 +77,7 @@ def identity(text: str | None) -> str | None:
     """Return the serial number that a text is; None for one that boards share."""
     number = (text or "").strip(" \0")
     is_placeholder = (
-        len(set(number)) < 2
-        or number.lower() in PLACEHOLDERS
-        or number in _COUNTING
-        or number in _COUNTING[1:]
+        len(set(number)) < 2 or number.lower() in PLACEHOLDERS or _COUNTING.find(number) in (0, 1)
     )
     return None if is_placeholder or not number.isprintable() else number
 

@@ -17,6 +17,11 @@ from tests.data.machine_builder import MachineBuilder
 
 def test_the_serial_number_is_found_among_other_keywords() -> None:
     assert serial_number(vpd(b"MT2043X01234")) == "MT2043X01234"
+    assert serial_number(b"\x78\0\0" + vpd(b"MT2043X01234")) is None
+
+
+def test_digits_that_count_up_from_another_number_are_a_serial_number() -> None:
+    assert serial_number(vpd(b"45678")) == "45678"
 
 
 @pytest.mark.parametrize(
