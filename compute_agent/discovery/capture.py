@@ -244,7 +244,7 @@ def read_description(directory: Path) -> Description:
     try:
         description = decode(content, Description)
         gpus = [_with_addresses(gpu) for gpu in description.nvml]
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         expectation = f"the description of a capture ({error})"
         raise FactMalformed(str(path), content.decode(errors="replace"), expectation) from error
     return replace(description, nvml=tuple(sorted(gpus, key=lambda gpu: gpu.address)))

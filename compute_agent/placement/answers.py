@@ -171,7 +171,7 @@ class AllocationRequest(Struct, frozen=True, gc=False):
     """A candidate; its mappings, from 1.34 on, are decoded by the caller that claims it."""
 
     allocations: dict[str, HeldAmounts]
-    mappings: Raw = Raw(b"{}")
+    mappings: Raw = Raw(b"null")
 
 
 class CandidateList(Struct, frozen=True):

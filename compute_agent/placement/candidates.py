@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Mic
 from compute_agent.programs.decoding import Amounts, Whole
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def after_moves(
@@ -108,10 +110,8 @@ class Candidates:
 
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
-        body = {"changes": list(changes), "questions": [{"candidates": query}]}
-        request = self._supposed("/what_if", body)
-        [answer] = self._connection.read(request, SupposedAnswers[CandidateList]).answers
-        return answer
+        questions = [{"candidates": query}]
+        return self._answers_if(changes, questions, SupposedAnswers[CandidateList])[0]
 
     def explanations_if(
         self, changes: Sequence[Mapping[str, Any]], queries: Sequence[str]
@@ -120,9 +120,8 @@ class Candidates:
 
         :raises errors.AllocationCandidateRetrievalFailed: placement refused a question.
         """
-        body = {"changes": list(changes), "questions": [{"explanation": q} for q in queries]}
-        request = self._supposed("/what_if", body)
-        return self._connection.read(request, SupposedAnswers[Explanation]).answers
+        questions = [{"explanation": query} for query in queries]
+        return self._answers_if(changes, questions, SupposedAnswers[Explanation])
 
     def make_room(self, question: Mapping[str, Any]) -> Room:
         """Return placement's plans of moves after which something fits, or trees are empty.
@@ -139,6 +138,19 @@ class Candidates:
         if response.status == 400:
             raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")
         return responses.body_of(request, response, Room)
+
+    def _answers_if(
+        self,
+        changes: Sequence[Mapping[str, Any]],
+        questions: Sequence[Mapping[str, str]],
+        kind: type[SupposedAnswers[T]],
+    ) -> list[T]:
+        request = self._supposed("/what_if", {"changes": list(changes), "questions": questions})
+        response = self._connection.call(replace(request, good=(200,)))
+        answers = responses.body_of(request, response, kind).answers
+        if len(answers) != len(questions):
+            raise responses.malformed(request, response, f"{len(questions)} answer(s)")
+        return answers
 
     def _supposed(self, path: str, body: object) -> Request:
         """Return a request that changes nothing, though it is a POST."""

@@ -76,10 +76,16 @@ def convert(document: Any, kind: type[Value]) -> Value:
 def decode(content: bytes, kind: type[Value]) -> Value:
     """Return JSON as a value of a type.
 
-    :raises Misfit: it does not fit the type.
+    :raises Misfit: it does not fit the type, or is nested too deeply.
     :raises json.JSONDecodeError: it is not JSON.
-    :raises RecursionError: it is nested too deeply.
     """
+    try:
+        return _decoded(content, kind)
+    except RecursionError:
+        raise Misfit("it is nested too deeply") from None
+
+
+def _decoded(content: bytes, kind: type[Value]) -> Value:
     try:
         return decoder_of(kind).decode(content)
     except msgspec.DecodeError as error:

@@ -18,7 +18,6 @@ from compute_agent import errors
 from compute_agent.programs.decoding import Misfit, Value, decode
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-NESTED: Final = "is damaged: it is nested too deeply"
 
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
@@ -149,8 +148,6 @@ def parse(content: bytes, kind: type[Value]) -> Value:
     """
     try:
         return decode(content, kind)
-    except RecursionError:
-        raise FileUnusable(NESTED) from None
     except Misfit as error:
         raise FileUnusable(f"is damaged: {error}") from error
     except ValueError as error:

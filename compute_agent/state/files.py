@@ -232,7 +232,7 @@ class StateFile(Generic[Value]):
                 )
             return convert(envelope.state, self._kind)
         except RecursionError:
-            raise FileUnusable(documents.NESTED) from None
+            raise FileUnusable("is damaged: it is nested too deeply") from None
         except Misfit as error:
             raise FileUnusable(f"is damaged: {error}") from error
 

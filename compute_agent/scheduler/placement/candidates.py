@@ -274,7 +274,8 @@ def read(answer: CandidateList, shape: str = "flat") -> AllocationCandidates:
     summaries, requests = answer.provider_summaries, answer.allocation_requests
     allocations = [request.allocations for request in requests]
     roots = list(chain.from_iterable(allocations))
-    if len(roots) == len(summaries) == len(requests) and summaries.keys() == set(roots):
+    takes_from_one = set(map(len, allocations)) == {1}
+    if takes_from_one and len(roots) == len(summaries) and summaries.keys() == set(roots):
         lone = {root: summaries[root] for root in roots}
         if list(map(_root, lone.values())) == roots:
             contents = [bytes(summary.traits) for summary in lone.values()]

@@ -88,3 +88,14 @@ def test_an_answer_of_another_shape_is_refused_with_its_place(wrong: object, wor
     with pytest.raises(errors.AllocationCandidateRetrievalFailed) as raised:
         explained(Placement("1.1", ANSWER | wrong))
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_as_many_questions_about_a_supposed_fleet_have_to_be_answered_as_were_asked(count: int):
+    lists = [{"allocation_requests": [], "provider_summaries": {}}] * count
+    for answers, ask in ((lists, "candidates_if"), ([ANSWER] * count, "explanations_if")):
+        placement = Placement("1.1", {"answers": answers})
+        candidates = Candidates(Connection(placement, use_extensions=True))
+        query = "resources=VCPU:1"
+        with pytest.raises(errors.AllocationCandidateRetrievalFailed, match=r"not 1 answer\(s\)"):
+            getattr(candidates, ask)([], [query] if ask == "explanations_if" else query)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 
 import pytest
 
+from compute_agent.placement.answers import CandidateList
+from compute_agent.programs.decoding import decoder_of
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import AnswerMalformed
-from tests.unit.scheduler.trees import answered, candidate, summary
+from compute_agent.scheduler.placement import candidates
+from tests.unit.scheduler.trees import answered, body, candidate, summary
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 
@@ -43,6 +48,14 @@ def test_a_candidate_on_two_hosts_is_an_error() -> None:
         )
 
 
+def test_a_candidate_on_two_hosts_is_an_error_beside_one_that_takes_nothing() -> None:
+    with pytest.raises(AnswerMalformed, match="one candidate on two hosts: a, b"):
+        answered(
+            [candidate({}), candidate({"a": {"VCPU": 1}, "b": {"VCPU": 1}})],
+            {"a": summary("a", {"VCPU": (1, 0)}), "b": summary("b", {"VCPU": (1, 0)})},
+        )
+
+
 def test_a_provider_without_summary_is_an_error() -> None:
     with pytest.raises(AnswerMalformed, match="provider b without a summary of it"):
         answered([candidate({"b": {"VCPU": 1}})], {})
@@ -69,6 +82,29 @@ def test_what_is_looked_at_later_is_an_error_that_names_the_place_and_the_versio
     (offer if place in offer else host)[place] = wrong
     with pytest.raises(AnswerMalformed, match=rf"{re.escape(words)}.* microversion 1\.36"):
         _ = (found := answered([offer], {"a": host, **below})).candidates, found.providers
+
+
+def test_a_candidate_without_mappings_cannot_be_claimed() -> None:
+    offer = candidate({"a": {"VCPU": 1}})
+    del offer["mappings"]
+    found = answered([offer], {"a": summary("a", {"VCPU": (4, 0)})})
+    with pytest.raises(AnswerMalformed, match="it is null, not an object"):
+        _ = found.candidates
+
+
+@pytest.mark.parametrize("place", ["mappings", "traits"])
+def test_what_is_looked_at_later_may_be_nested_as_deeply_as_what_is_skipped(place: str) -> None:
+    for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit()):
+        offer, host = candidate({"a": {"VCPU": 1}}), summary("a", {"VCPU": (4, 0)})
+        (offer if place in offer else host)[place] = "deep"
+        content = json.dumps(body([offer], {"a": host}))
+        content = content.replace('"deep"', "[" * depth + "]" * depth)
+        try:
+            given = decoder_of(CandidateList).decode(content.encode())
+        except RecursionError:
+            continue
+        with pytest.raises(AnswerMalformed):
+            _ = candidates.read(given).candidates
 
 
 def test_the_same_candidate_in_two_answers_counts_once() -> None:
