@@ -213,7 +213,10 @@ def _misfit(
 ) -> errors.PlacementError:
     """Make the error for a body that is not of a type, or breaks a limit."""
     try:
-        decoding.convert(document_of(request, response), kind)
+        document = document_of(request, response)
+        # to find the place in a map, the body is decoded again and again
+        if len(response.content) <= LARGE:
+            decoding.convert(document, kind)
     except errors.PlacementAnswerRefused as refusal:
         return refusal
     except decoding.Misfit as misfit:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
+from compute_agent.bounded_http.limits import LARGE
 from compute_agent.placement.transports.transport import Request, Response, make_response
 from compute_agent.report.client import ReportClient
 from tests.unit.tracker.damaged_documents import places
@@ -277,6 +278,13 @@ def test_the_message_says_what_was_expected_where_and_what_came():
         'list): \'{"traits": 5, "resource_provider_generation": 1}\'. Check that this '
         "is the URL of placement."
     )
+
+
+def test_the_place_is_not_looked_for_key_by_key_in_an_answer_that_is_very_large():
+    usages = {f"CUSTOM_{number:0100}": 1 for number in range(LARGE // 100)} | {"VCPU": None}
+    with pytest.raises(errors.UsageRetrievalFailed) as raised:
+        asked(CALLS["usages"], 200, json.dumps({"usages": usages}))
+    assert "at `$.usages[...]`" in str(raised.value)
 
 
 def test_a_long_answer_is_not_shown_whole():
