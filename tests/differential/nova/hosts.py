@@ -13,6 +13,7 @@ from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from tests.differential.nova.drawn_requests import some_of
+from tests.unit.scheduler.trees import counts
 
 IMAGES: Final = tuple(str(uuid.UUID(int=number)) for number in (7, 8))
 INSTANCES: Final = tuple(str(uuid.UUID(int=number)) for number in range(20, 24))
@@ -189,8 +190,7 @@ def ours(host: Host, number: int = 0) -> HostState:
         "MEMORY_MB": host["ram_used"],
         "DISK_GB": host["disk_used"],
     }
-    counts = {name: {"capacity": total[name], "used": used.get(name, 0)} for name in total}
-    provider = ProviderSummary(root, root, counts=counts)
+    provider = ProviderSummary(root, root, counts=counts(total, used))
     allocations = {root: dict.fromkeys(total, 1)}
     return HostState(
         root,
