@@ -127,12 +127,15 @@ class TestNvmlJoined:
         assert (first.nvml, first.uuid, first.model) == (True, "GPU-1", "Tesla T4")
         assert (second.nvml, second.uuid) == (False, None)
 
-    @pytest.mark.parametrize(("by_the_bus", "expected"), [(-1, 1), (0, 0)])
+    @pytest.mark.parametrize(
+        ("by_the_bus", "near", "expected"),
+        [(-1, (1,), 1), (0, (1,), 0), (-1, (1, 7), 1), (-1, (0, 1), None), (-1, (), None)],
+    )
     def test_affinity_helps_where_firmware_is_silent_and_never_overrules_the_bus(
-        self, two_cells: Machine, by_the_bus: int, expected: int
+        self, two_cells: Machine, by_the_bus: int, near: tuple[int, ...], expected: int | None
     ) -> None:
         two_cells.gpu(GPU, numa_node=by_the_bus)
-        seen = NvmlGpu(GPU, near_cells=(1,))  # type: ignore[arg-type]
+        seen = NvmlGpu(GPU, near_cells=near)  # type: ignore[arg-type]
         assert self.join(two_cells, seen).gpus[0].numa_node == expected
 
     def test_memory_of_a_gpu_is_marked_as_such(self, two_cells: Machine) -> None:

@@ -131,6 +131,8 @@ class TestSriovGpus:
         assert totals(layout, "_pci_0000_84_00_6") == {"VGPU": 1}
         assert totals(layout, "_pci_0000_84_00_0") == {}
         assert len({p.key for p in layout.providers}) == len(layout.providers)
+        keys = [p.key for p in layout.providers if p.inventory.keys() == {"VGPU"}]
+        assert keys == [f"GPU-1:vf:{n}" for n in range(3)], "which move with the card"
 
     @pytest.mark.parametrize("most", [0, 1, 2])
     def test_no_more_are_counted_than_nvml_says_fit_on_the_gpu(self, most: int) -> None:
