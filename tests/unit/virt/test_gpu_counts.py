@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import MigDevice, PciAddress
 from compute_agent.virt.layout import lay_out
-from compute_agent.virt.layout.options import MdevTypeOptions
+from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
 
-from .hosts_with_devices import a_gpu, devices, gpu_options, host, offering, pci
+from .hosts_with_devices import a_gpu, devices, gpu_options, host, offering, pci, sriov_gpu
 from .wanted_providers import named, totals
 
 
@@ -78,6 +79,25 @@ class TestSilicon:
         assert any("given whole or cut" in error for error in layout.errors)
         assert totals(layout, "_0000:84:00.0") == {"CUSTOM_PCI_10DE_2236": 1}
         assert len(devices(layout)) == 1
+
+    @pytest.mark.parametrize(
+        ("address", "making_functions"),
+        [
+            ("0000:84:00.[0]", "0000:84:00.4, 0000:84:00.5, 0000:84:00.6"),
+            ("84:00.4", "0000:84:00.4"),
+        ],
+    )
+    def test_the_error_names_the_functions_that_make_vgpus(
+        self, address: str, making_functions: str
+    ) -> None:
+        gpu = sriov_gpu()
+        facts = host(gpu)
+        functions = (replace(facts.pci_devices[0], address=vf.address) for vf in gpu.vfs)
+        facts = replace(facts, pci_devices=(*facts.pci_devices, *functions))
+        options = replace(gpu_options(MdevTypeOptions("nvidia-35")), pci=pci(address=address))
+        (error,) = lay_out("host1", facts, options).errors
+        assert f"to guests, and {making_functions} make vGPUs" in error
+        assert lay_out("host1", facts, replace(options, gpu=GpuOptions())).errors == ()
 
     def test_vgpus_and_mig_devices_of_one_gpu_are_an_error_and_count_once(self) -> None:
         mig = (MigDevice("MIG-1", "1g.10gb", 1, 0),)
