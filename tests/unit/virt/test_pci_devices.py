@@ -127,4 +127,6 @@ class TestPci:
         assert device.unmanaged_units == set(device.units["CUSTOM_PCI_8086_1889"])
         plain = named(lay_out("host1", nic_host(), LayoutOptions(pci=pci(product_id="1889"))), PF0)
         assert {"HW_NIC_SRIOV_TRUSTED", "HW_PCI_LIVE_MIGRATABLE"} <= plain.absent_traits
+        assert not device.traits & device.absent_traits
+        assert not plain.traits & plain.absent_traits
         assert not plain.unmanaged_units

@@ -86,6 +86,8 @@ def test_a_specification_without_a_device_names_the_nearest(
 def test_a_specification_by_an_interface_that_there_is_not(host: HostTopology) -> None:
     (text,) = unmet(host, specs({"devname": "ens1f1"}, report=False))
     assert "nearest is ens1f0" in text
+    present = specs({"devname": "ens1f0"}, {"devname": "ens1f0v1"}, report=False)
+    assert unmet(host, present) == []
 
 
 def test_a_specification_whose_devices_an_earlier_one_has(host: HostTopology) -> None:
