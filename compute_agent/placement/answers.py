@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, Generic, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Generic, NotRequired, TypedDict, TypeVar
 
 from msgspec import Meta, Raw, Struct, field
 from msgspec.structs import asdict
@@ -207,7 +207,7 @@ class FailedTrees(TypedDict):
 class ClosestChanges(TypedDict):
     """Changes of a query with which it would have candidates."""
 
-    changes: list[dict[str, Any]]
+    changes: list[dict[str, str | Whole | bool | list[str] | None]]
     trees: Whole
     example: str
 

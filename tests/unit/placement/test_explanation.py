@@ -23,13 +23,14 @@ SHORT = {
     "capacity": 64,
     "held_by": 9,
 }
+CLOSEST = {"changes": [LOWERED], "trees": 3, "example": ROOT}
 ANSWER = {
     "trees": 1,
     "steps": [{"group": "", "filter": "resources VCPU:16", "providers_left": 0}],
     "trees_left": 0,
     "trees_failed": [],
     "sentences": ["1 trees of providers."],
-    "closest": [{"changes": [LOWERED], "trees": 3, "example": ROOT}],
+    "closest": [CLOSEST],
     "short": [SHORT],
     "complete": True,
 }
@@ -79,6 +80,8 @@ def test_placement_is_asked_without_the_limit_of_the_search():
     [
         ({"closest": None}, "closest is null"),
         ({"closest": [{"changes": [LOWERED], "trees": 3}]}, "closest[0].example is missing"),
+        ({"closest": [CLOSEST | {"changes": [{"to": 2**63}]}]}, "closest[0].changes[0].to is 922"),
+        ({"closest": [CLOSEST | {"changes": [{"to": {}}]}]}, "closest[0].changes[0].to is {}"),
         ({"short": [SHORT | {"held_by": "9"}]}, 'short[0].held_by is "9"'),
         ({"complete": 1}, "complete is 1"),
         ({"sentences": "none"}, 'sentences is "none"'),
