@@ -67,6 +67,26 @@ class TestIdentity:
         ours = [p for p in content(host.tree) if p.name.startswith(f"{NAME}{GPU0}~")]
         assert [p.inventory["VGPU"]["total"] for p in ours] == [4]
 
+    @pytest.mark.parametrize(
+        ("name", "owners", "goes"),
+        [
+            ("_NUMA7", ["OWNER_NOVA"], True),
+            ("_NUMA7", [], False),
+            ("_NUMA7", ["OWNER_NOVA", "OWNER_CYBORG"], False),
+            ("_accelerator", ["OWNER_NOVA"], False),
+        ],
+    )
+    def test_only_what_a_layout_made_is_taken_away(
+        self, name: str, owners: list[str], goes: bool
+    ) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        uuid = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}{name}", ROOT, uuid, 7)
+        host.tree.add_traits(uuid, *owners)
+        host.update()
+        assert host.tree.exists(uuid) is not goes
+
     def test_a_gpu_moved_to_another_slot_keeps_its_provider(self) -> None:
         host = Host(machine(gpus=1), NESTED)
         uuid = [p.uuid for p in content(host.update()) if p.name == f"{NAME}{GPU0}"]
@@ -76,6 +96,32 @@ class TestIdentity:
         assert host.provider("_pci_0000_c4_00_0").uuid == uuid[0]
         assert host.parent_name("_pci_0000_c4_00_0") == "_NUMA1"
         assert not host.exists(GPU0)
+
+    def test_a_card_in_the_slot_that_another_left_gets_a_provider_of_its_own(self) -> None:
+        host = reported(machine(gpus=1), NESTED)
+        uuid = host.provider(GPU0).uuid
+        (gpu,) = host.driver.machine.gpus
+        moved_gpu = replace(gpu, address=PciAddress("0000:c4:00.0"))
+        host.change_machine(gpus=(replace(gpu, uuid="GPU-ffff"), moved_gpu))
+        host.update()
+        assert host.provider("_pci_0000_c4_00_0").uuid == uuid
+        assert host.provider(GPU0).uuid != uuid
+
+    def test_a_card_in_the_slot_of_one_that_is_gone_keeps_its_own_provider(self) -> None:
+        host = reported(machine(), NESTED)
+        uuid = host.provider(GPU0).uuid
+        moved_gpu, gone_gpu = host.driver.machine.gpus
+        host.change_machine(gpus=(replace(moved_gpu, address=gone_gpu.address),))
+        host.update()
+        assert [p.uuid for p in content(host.tree) if "_pci_" in p.name] == [uuid]
+
+    def test_a_provider_without_an_address_is_not_adopted_for_a_cell(self) -> None:
+        host = Host(machine(), NESTED)
+        theirs = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}:NIC Switch agent", ROOT, theirs, 7)
+        host.update()
+        assert host.provider(":NIC Switch agent").uuid == theirs
+        assert host.provider("_NUMA0").uuid != theirs
 
     def test_a_card_put_in_the_place_of_a_broken_one_takes_over_its_provider(self) -> None:
         host = reported(machine(gpus=1), NESTED)
