@@ -228,9 +228,12 @@ class UnreadCandidates(AllocationCandidates):
 
     def of_host(self, root: str) -> tuple[dict[str, ProviderSummary], Sequence[Candidate]]:
         """See `AllocationCandidates`."""
-        request = self._requests[self.roots.index(root)]
-        candidate = _candidate(root, request, self._shape)
+        candidate = _candidate(root, self._request_by_root[root], self._shape)
         return {root: _summary(root, self._summaries[root])}, [candidate]
+
+    @cached_property
+    def _request_by_root(self) -> Mapping[str, AllocationRequest]:
+        return dict(zip(self._summaries, self._requests, strict=True))
 
     @cached_property
     def free(self) -> Mapping[str, Sequence[int]]:
