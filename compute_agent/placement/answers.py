@@ -1,7 +1,7 @@
 """Types of the good answers of placement, which check what they are decoded from.
 
 Keys that a type does not have are ignored, except those of an inventory record. What callers build
-upon, show or send back is a dict still, whose keys are checked all the same.
+upon, show or send back is a dict still, whose keys are checked anyway.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ def inventory_of(records: Records) -> FrozenRecord:
     return FrozenRecord({name: FrozenRecord(asdict(record)) for name, record in records.items()})
 
 
-class AtGeneration(Struct, frozen=True):
+class ProviderGeneration(Struct, frozen=True):
     """The answer to a write of a provider, and what an answer about one has beside its content."""
 
     resource_provider_generation: Whole
 
 
-class InventoriesOfProvider(AtGeneration, frozen=True):
+class InventoriesOfProvider(ProviderGeneration, frozen=True):
     """The inventories of a provider."""
 
     inventories: Records
 
 
-class TraitsOfProvider(AtGeneration, frozen=True):
+class TraitsOfProvider(ProviderGeneration, frozen=True):
     """The traits of a provider."""
 
     traits: list[str]
 
 
-class AggregatesOfProvider(AtGeneration, frozen=True):
+class AggregatesOfProvider(ProviderGeneration, frozen=True):
     """The aggregates of a provider."""
 
     aggregates: list[str]
@@ -140,7 +140,7 @@ class ClassCount(Struct, frozen=True, gc=False):
 
 
 class Summary(Struct, frozen=True, gc=False):
-    """A provider beside the candidates; its traits are decoded by whoever looks at them."""
+    """A provider beside the candidates; its traits are decoded when they are looked at."""
 
     root_provider_uuid: str
     parent_provider_uuid: str | None

@@ -32,7 +32,7 @@ WRITE_REFUSALS: Final[Refusals] = {
 }
 
 T = TypeVar("T")
-A = TypeVar("A", bound=answers.AtGeneration)
+A = TypeVar("A", bound=answers.ProviderGeneration)
 
 
 class AtGeneration(Struct, Generic[T], frozen=True):
@@ -324,7 +324,7 @@ class Providers:
             good=(200,),
         )
         response = self._connection.call(request)
-        answer = responses.body_of(request, response, answers.AtGeneration)
+        answer = responses.body_of(request, response, answers.ProviderGeneration)
         return AtGeneration(answer.resource_provider_generation, None)
 
     def _adopt(

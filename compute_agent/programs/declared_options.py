@@ -64,5 +64,7 @@ def _option(declaration: str, more: Mapping[str, Mapping[str, Any]]) -> cfg.Opt:
     option = _KINDS[kind](name, **keywords, **more.get(name, {}))
     if default is not None:
         value = option.type(default)
-        option.default = [value][: bool(value)] if option.multi else value
+        if option.multi:
+            value = [value] if value else []
+        option.default = value
     return option

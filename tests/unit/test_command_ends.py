@@ -25,6 +25,24 @@ def ending(error: BaseException, *, reader_may_leave: bool = False) -> int:
     return program.run("a-program", lambda: namespace, failed, reader_may_leave=reader_may_leave)
 
 
+def end_without_reader(main: str, arguments: list[str], unbuffered: str) -> tuple[str, int]:
+    """Run a program whose output nobody reads; its errors and its status."""
+    text = f"import pkgutil, sys; sys.exit(pkgutil.resolve_name({main!r})())"
+    reading_end, writing_end = os.pipe()
+    os.close(reading_end)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", text, *arguments],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=writing_end,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writing_end)
+    return ended.stderr, ended.returncode
+
+
 def failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     return 3 if isinstance(error, errors.PlacementError) else 1
 
@@ -86,22 +104,9 @@ def test_a_program_of_the_server_ends_without_a_word_when_its_reader_has_left(
     configuration = tmp_path / "placement.conf"
     database = migrated_sqlite(tmp_path / "placement.db")
     configuration.write_text(f"[placement_database]\nconnection = {database}\n")
-    program_text = (
-        f"import sys; from placement_server.cmd import programs; sys.exit(programs.{script}())"
-    )
-    reading_end, writing_end = os.pipe()
-    os.close(reading_end)
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-c", program_text, "--config-file", str(configuration), *command],
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-            stdout=writing_end,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    finally:
-        os.close(writing_end)
-    assert (ended.stderr, ended.returncode) == ("", status)
+    main = f"placement_server.cmd.programs:{script}"
+    arguments = ["--config-file", str(configuration), *command]
+    assert end_without_reader(main, arguments, unbuffered) == ("", status)
 
 
 @pytest.mark.parametrize("unbuffered", ["1", ""])
@@ -114,20 +119,7 @@ def test_a_program_of_the_server_ends_without_a_word_when_its_reader_has_left(
     ],
 )
 def test_help_ends_well_without_a_word_when_its_reader_has_left(main: str, unbuffered: str) -> None:
-    text = f"import pkgutil, sys; sys.exit(pkgutil.resolve_name({main!r})())"
-    reading_end, writing_end = os.pipe()
-    os.close(reading_end)
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-c", text, "--help"],
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-            stdout=writing_end,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    finally:
-        os.close(writing_end)
-    assert (ended.stderr, ended.returncode) == ("", 0)
+    assert end_without_reader(main, ["--help"], unbuffered) == ("", 0)
 
 
 @pytest.mark.parametrize("status", [0, 6])

@@ -255,7 +255,7 @@ def _by_id(
 ) -> tuple[str, tuple[object, ...]]:
     """Return an expression that is for each id the value at the same place; its parameters.
 
-    The texts for one consumer are all the same, which a database needs to prepare only once.
+    The text for one consumer is always the same, which a database needs to prepare only once.
     """
     ids_by_value: dict[int | str | None, list[str]] = {}
     for row_id, value in zip(ids, values, strict=True):

@@ -233,7 +233,7 @@ def misfits(good: Any) -> Iterator[tuple[str, Any]]:
     for path in places(good):
         *above, last = path
         if "provider_summaries" in path and "traits" in path:
-            # whoever decodes them says what is wrong: tests/unit/scheduler/test_answer.py
+            # what is wrong is said when they are decoded: tests/unit/scheduler/test_answer.py
             continue
         words = re.sub(
             r"^\.", "", "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)

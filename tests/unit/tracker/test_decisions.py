@@ -61,7 +61,7 @@ PASSING = {
     *(EventKind.COMPLETED, EventKind.CONFLICT, EventKind.PLACEMENT_UNAVAILABLE),
     *(EventKind.DRIVER_NOT_READY, EventKind.NODE_UNKNOWN),
 }
-"""What may be over by itself, and is no error at first."""
+"""Kinds that may end by themselves, and are not an error at first."""
 
 
 @pytest.mark.parametrize("kind", list(EventKind))

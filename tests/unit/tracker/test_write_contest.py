@@ -50,14 +50,14 @@ def test_an_agent_stops_once_the_same_was_undone_three_times(passes: str, is_sto
     )
     place = Place("192.0.2.1", "machine", "boot", "/var/lib/compute-agent")
     contest = WriteContest(client, place)  # type: ignore[arg-type]
-    for each in passes:
+    for undone in passes:
         contest.check(UUID)
-        if each == ".":
+        if undone == ".":
             contest.rest(UUID)
-        elif each == "o":
+        elif undone == "o":
             contest.record(UUID, OURS, OURS, chain(*diff(OURS, tree(VCPU=9, DISK_GB=20))))
         else:
-            contest.record(UUID, OURS, FOUND[each], chain(*diff(FOUND[each], OURS)))
+            contest.record(UUID, OURS, FOUND[undone], chain(*diff(FOUND[undone], OURS)))
     if not is_stopped:
         contest.check(UUID)
         return
