@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
-from compute_agent.conf.devices import override_text
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
 from compute_agent.daemon.message_bus import fault_of
-from compute_agent.discovery.sysfs import cpu_list, pci
+from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.drift.instances.agents import TOPIC
+from compute_agent.manage.devices import examine_devices
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
 from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
@@ -46,13 +46,10 @@ if TYPE_CHECKING:
     from compute_agent.discovery.facts import HostTopology
     from compute_agent.report.steps import Step
     from compute_agent.tracker.node import Proposal
-    from compute_agent.virt.layout import HostLayout, LayoutOptions
+    from compute_agent.virt.layout import LayoutOptions
 
 NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"
 """A request for its members needs the right to read only, and its answer is short."""
-
-NODE = "NODE"
-"""Placeholder for a number that the operator has to fill in."""
 
 SCHEDULER_NEEDS = (1, 36)
 """Microversion with which the scheduler requests candidates."""
@@ -202,11 +199,11 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.ERROR, "layout", text)
     for text in layout.warnings:
         yield Diagnosis(Level.WARNING, "layout", text)
-    yield from _numa_nodes(topology, options)
+    is_here = not isinstance(driver, LibvirtDriver) or driver.settings.is_local
+    machine = Machine(parts.conf.host.sysfs_root) if is_here else None
+    yield from examine_devices(topology, options, layout, machine)
     for text in unreported(topology, layout, options):
         yield Diagnosis(Level.FINE, "not reported", text)
-    if not isinstance(driver, LibvirtDriver) or driver.settings.is_local:
-        yield from _unmanaged_devices(Machine(parts.conf.host.sysfs_root), layout)
 
 
 def _cpu_sets(
@@ -222,45 +219,6 @@ def _cpu_sets(
         yield Diagnosis(Level.ERROR, "CPU sets", text, every)
         return
     yield Diagnosis(Level.FINE, "CPU sets", description)
-
-
-def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
-    """Check for devices of unknown affinity, which end up under the root."""
-    if len(topology.cells) < 2:
-        return
-    for kind, devices, override in (
-        ("gpu", topology.gpus, options.gpu.numa_node_override),
-        ("nic", topology.nics, options.nic.numa_node_override),
-    ):
-        silent = [
-            device.address
-            for device in devices
-            if device.numa_node is None and device.address not in override
-        ]
-        if silent:
-            text = f"the NUMA node of {kind} {', '.join(silent)} is not known"
-            cells: dict[str, int | str] = dict(override.items())
-            cells.update(dict.fromkeys(silent, NODE))
-            setting = Setting(kind, "numa_node_override", override_text(cells))
-            yield Diagnosis(Level.WARNING, "NUMA", text, setting)
-
-
-def _unmanaged_devices(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:
-    """Check that devices which nobody binds for a guest are bound to a driver that passes them."""
-    for provider in layout.providers:
-        for address in sorted(provider.unmanaged_units):
-            names = machine.sys.names(f"{pci.DEVICES}/{address}")
-            if not names or pci.can_be_passed(machine, address):
-                continue
-            driver = pci.driver_of(machine, address)
-            binding = f"is bound to {driver}" if driver else "is unbound"
-            text = (
-                f"{address} has managed: no in [pci]device_spec, so it is not bound to vfio-pci "
-                f"when a guest gets it, and it {binding}: such a guest does not start. Bind it at "
-                "the start of the machine "
-                f"(`driverctl set-override {address} vfio-pci`), or remove managed: no"
-            )
-            yield Diagnosis(Level.WARNING, "devices", text)
 
 
 def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:

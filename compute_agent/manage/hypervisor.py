@@ -187,21 +187,12 @@ def _emulated_tpms(driver: LibvirtDriver, reading: HypervisorReading) -> Iterato
 def _modules(driver: LibvirtDriver) -> Iterator[Diagnosis]:
     """Check for parts of the kernel without which devices that are offered reach no guest."""
     sysfs, options = Path(driver.conf.host.sysfs_root), driver.options
-    if options.pci.device_specs:
-        if not (sysfs / "bus/pci/drivers/vfio-pci").is_dir():
-            text = (
-                "device_spec offers devices, and vfio-pci, which passes them to guests, is not "
-                "loaded: modprobe vfio-pci, and name it in /etc/modules-load.d"
-            )
-            yield Diagnosis(Level.WARNING, "modules", text)
-        groups = sysfs / "kernel/iommu_groups"
-        if not (groups.is_dir() and any(groups.iterdir())):
-            text = (
-                "device_spec offers devices, and the kernel has no IOMMU groups, without which no "
-                "guest gets one: switch the IOMMU on in the firmware and, for Intel, with "
-                "intel_iommu=on on the kernel's command line"
-            )
-            yield Diagnosis(Level.WARNING, "IOMMU", text)
+    if options.pci.device_specs and not (sysfs / "bus/pci/drivers/vfio-pci").is_dir():
+        text = (
+            "device_spec offers devices, and vfio-pci, which passes them to guests, is not "
+            "loaded: modprobe vfio-pci, and name it in /etc/modules-load.d"
+        )
+        yield Diagnosis(Level.WARNING, "modules", text)
     if options.gpu.mdev_types and not (sysfs / "class/mdev_bus").is_dir():
         vendor_vfio = any(sysfs.glob("bus/pci/devices/*/nvidia/creatable_vgpu_types"))
         if not vendor_vfio:

@@ -62,7 +62,8 @@ def discover(machine: Machine, cpus: Cpus, memory_kib: int) -> tuple[NumaCell, .
         if abs(together - memory_kib) * TOLERANCE > memory_kib:
             machine.warn(
                 f"the nodes in {machine.sys.path(NODES)} have {together} KiB of memory together,"
-                f" {machine.proc.path(memory.MEMINFO)} has {memory_kib} KiB; both are kept"
+                f" {machine.proc.path(memory.MEMINFO)} has {memory_kib} KiB; each cell keeps what"
+                " its node has, and a host that is reported without cells has the latter"
             )
         return cells
     huge = memory.huge_pages(machine, memory.HOST_HUGE_PAGES)

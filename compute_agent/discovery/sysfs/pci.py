@@ -35,6 +35,7 @@ LOCAL_CPULIST = "local_cpulist"
 TOTAL_VFS = "sriov_totalvfs"
 PHYSFN = "physfn"
 DRIVER = "driver"
+IOMMU_GROUP = "iommu_group"
 VFIO_DEVICE = "vfio-dev"  # while a VFIO driver has it, also one of another name
 ROOT_BUS = "pci"  # beginning of its directory: pci0000:80
 

@@ -12,6 +12,7 @@ import pytest
 import time_machine
 
 from compute_agent.cmd.agent import main as agent
+from tests.data.machine_builder import MachineBuilder
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.diagnoses import examine, told
@@ -187,6 +188,52 @@ def test_a_device_that_is_not_managed_needs_a_driver_that_passes_it(
     assert (warned or "") in found
     assert ("driverctl set-override 0001:80:00.0 vfio-pci" in found) is (warned is not None)
     assert "0001:80:00.1" not in found
+
+
+@pytest.mark.parametrize(
+    ("groups", "sound_driver", "offered", "warned"),
+    [
+        ((None, None), None, "0000:41:00.0", "no IOMMU group for it"),
+        ((7, 7), "snd_hda_intel", "0000:41:00.0", "group 7: 0000:41:00.1 (snd_hda_intel)"),
+        ((7, 7), None, "0000:41:00.0", None),
+        ((7, 7), "vfio-pci", "0000:41:00.0", None),
+        ((7, 7), "snd_hda_intel", "0000:41:00.*", "2 devices, and share IOMMU group 7"),
+        ((7, 8), "snd_hda_intel", "0000:41:00.*", None),
+        ((7, 7), "snd_hda_intel", "0000:99:00.0", None),
+    ],
+)
+def test_a_device_needs_an_iommu_group_that_a_guest_can_have(
+    online: Operator,
+    tmp_path: Path,
+    groups: tuple[int | None, int | None],
+    sound_driver: str | None,
+    offered: str,
+    warned: str | None,
+) -> None:
+    machine = MachineBuilder()
+    machine.node(0, cpus="0-3", memory_kib=1 << 20)
+    bridge = machine.root_port("0000:40:01.0", numa_node=0, iommu_group=7)
+    for function, class_code, group, driver in (
+        (0, "030200", groups[0], "nvidia"),
+        (1, "040300", groups[1], sound_driver),
+    ):
+        machine.pci(
+            f"0000:41:00.{function}",
+            vendor="10de",
+            product=f"2f0{function}",
+            class_code=class_code,
+            driver=driver,
+            iommu_group=group,
+            below=bridge,
+        )
+    machine.write(tmp_path)
+    online.configure(
+        DEFAULT={"compute_driver": "host.HostDriver"},
+        host={f"{name}_root": tmp_path / part for name, part in ROOTS.items()},
+        pci={"device_spec": json.dumps({"address": offered})},
+    )
+    found = told(examine(online, "--json"), "warning").get("IOMMU")
+    assert (found is not None and warned in found) if warned else found is None
 
 
 MACHINE_WITHOUT_PLACES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,11 +114,12 @@ def test_parts_of_the_kernel_that_devices_need_are_found_missing(
     libvirt_run_directory: Path, tmp_path: Path, doctor: Doctor
 ) -> None:
     directory = make("no-vfs", tmp_path)
-    shutil.rmtree(directory / "sys/kernel/iommu_groups", ignore_errors=True)
+    for group in directory.glob("sys/devices/**/iommu_group"):
+        group.unlink()
     with running_libvirtd(libvirt_run_directory, directory) as daemon:
         found = doctor(
             f"[host]\nsysfs_root = {daemon.machine}/sys\nprocfs_root = {daemon.machine}/proc\n"
-            '[pci]\ndevice_spec = {"address": "0000:81:00.0"}\n'
+            '[pci]\ndevice_spec = [{"address": "0000:81:00.0"}, {"address": "0000:18:00.0"}]\n'
             "[devices]\nenabled_mdev_types = nvidia-222\n",
             connection_uri=daemon.uri,
             virt_type="qemu",

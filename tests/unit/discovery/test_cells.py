@@ -69,7 +69,7 @@ def test_a_container_with_less_memory_than_its_nodes_keeps_both_numbers(machine:
     machine.memory(1 << 18)
     topology = machine.look()
     assert (topology.memory_kib, topology.cells[0].memory_kib) == (1 << 18, 1 << 20)
-    assert any("both are kept" in warning for warning in topology.warnings)
+    assert any("each cell keeps what" in warning for warning in topology.warnings)
 
 
 def test_a_cpu_claimed_by_two_nodes_stays_with_the_first(two_cells: Machine) -> None:
