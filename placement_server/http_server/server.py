@@ -8,8 +8,10 @@ import logging
 import multiprocessing
 import os
 import resource
+import select
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -46,6 +48,9 @@ _PAUSE: Final = 1.0
 _SIGNAL_PAUSE: Final = 0.3
 _SHORT_PAUSE: Final = 0.02
 _RESPAWN_PAUSE: Final = 0.1
+LOG_PATIENCE: Final = 3.0
+"""Seconds that a stop waits for a log which takes no more lines."""
+
 _PR_SET_PDEATHSIG: Final = 1
 
 _M_TRIM_THRESHOLD: Final = -1
@@ -74,10 +79,13 @@ class _Granian(Granian):  # type: ignore[misc,valid-type]
 
     has_answered: Any
 
-    def _respawn_workers(self, *arguments: Any, delay: float = 0.0) -> None:
+    def _respawn_workers(self, workers: list[int], *arguments: Any, delay: float = 0.0) -> None:
         ended = [worker for worker in self.wrks if not worker.is_alive()]
-        # A worker that ends as soon as it starts is not started more often than this allows.
-        super()._respawn_workers(*arguments, delay=max(delay, _RESPAWN_PAUSE))
+        for index in workers:
+            if self.interrupt_signal:
+                return
+            # A worker that ends as soon as it starts is not started more often than this allows.
+            super()._respawn_workers([index], *arguments, delay=max(delay, _RESPAWN_PAUSE))
         if self.has_answered.value:
             self.respawned_wrks.clear()
         # granian forgets one that ends while it takes the list of those that have
@@ -85,6 +93,14 @@ class _Granian(Granian):  # type: ignore[misc,valid-type]
         self.interrupt_children.extend(forgotten.difference(self.interrupt_children))
         if self.interrupt_children:
             self.main_loop_interrupt.set()
+
+    def shutdown(self, *arguments: Any) -> None:
+        try:
+            super().shutdown(*arguments)
+        except SystemExit:
+            # with the status of a failure where workers ended by themselves before they were told
+            if not self.interrupt_signal:
+                raise
 
 
 @dataclass
@@ -188,8 +204,20 @@ class HttpServer:
         if number == signal.SIGINT:
             # a second Ctrl-C ends requests in progress too
             signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
-        # granian loses a signal to a worker that just starts
-        threading.Timer(_SIGNAL_PAUSE, _end_workers, (BaseProcess.terminate,)).start()
+        # ends a write to a log that takes no more lines
+        signal.signal(signal.SIGALRM, lambda *_: sys.exit())
+        threading.Timer(_SIGNAL_PAUSE, _go_on_ending).start()
+
+
+def _go_on_ending() -> None:
+    """Do what granian does not: it loses a signal to a worker that starts, and waits for a log."""
+    _end_workers(BaseProcess.terminate)
+    handlers = logging.getLogger().handlers
+    streams = [handler.stream for handler in handlers if isinstance(handler, logging.StreamHandler)]
+    while all(select.select((), (stream,), (), LOG_PATIENCE)[1] for stream in streams):
+        time.sleep(_PAUSE)
+    _end_workers(BaseProcess.kill)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
 
 def _end_workers(end: Callable[[BaseProcess], None]) -> None:

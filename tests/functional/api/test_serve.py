@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
 from collections.abc import Iterator
@@ -79,6 +80,37 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
                 assert requests.get(f"{url}/", timeout=30).status_code == 200
                 os.kill(server.pid, signal.SIGHUP)
             assert server.poll() is None
+        finally:
+            server.kill()
+            server.wait()
+
+
+def test_a_stop_during_a_reload_ends_as_any_other(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, "--workers", "1") as server:
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "Respawning worker" in server.output, "the reload")
+        assert server.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_a_log_that_nobody_reads(tmp_path: Path) -> None:
+    trial = ("--database-url", f"sqlite:///{tmp_path}/trial.db", "--sync-database")
+    reader, writer = os.pipe()
+    with NoticeSocket() as ready, open(reader), open(writer) as output:
+        server = programs.start(
+            "placement-server",
+            *("serve", "--port", "0", "--workers", "2", "--auth-strategy", "noauth2", *trial),
+            output=output,
+            environment=os.environ | {"NOTIFY_SOCKET": ready.address},
+        )
+        try:
+            notice = eventually(ready.ready, "ready")
+            assert notice is not None
+            url = notice.values["STATUS"].removeprefix("listening on ")
+            with requests.Session() as session:
+                while select.select([], [output], [], 0)[1]:
+                    assert session.get(url, timeout=30).status_code == 200
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(timeout=30) == 0
         finally:
             server.kill()
             server.wait()
