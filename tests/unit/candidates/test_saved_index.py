@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.index.saved.saved_columns import _shapes
+from placement_server.candidates.index.saved.saved_columns import _check_shapes
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
 from placement_server.store.changes.cursor import Gap, Mark, Position
@@ -153,6 +153,10 @@ def put_in_header(**values: object) -> Callable[[dict[str, Any]], None]:
     return lambda header: header.update(values)
 
 
+def put_in_values(**values: object) -> Callable[[dict[str, Any]], None]:
+    return lambda header: header["values"].update(values)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -171,17 +175,17 @@ def put_in_header(**values: object) -> Callable[[dict[str, Any]], None]:
         put_in_header(gaps=[[3, 5], [4, 6]]),
         put_in_header(gaps=[[3]]),
         put_in_header(gaps=None),
-        put_in_header(shapes=[[-1] * 10**6]),
-        put_in_header(shapes=[[-1, 0], [0]]),
-        put_in_header(shapes=[[-1, 0], ["-1"]]),
-        put_in_header(shapes=[[-1, 5], [-1]]),
-        put_in_header(shapes=[[], [-1, 0], [-1]]),
-        put_in_header(trait_sets=[["1"], [], [2]]),
-        put_in_header(trait_sets=[[2, 2], [], [1]]),
-        put_in_header(aggregate_sets=[[{}], []]),
-        put_in_header(aggregate_sets=[[1], []]),
-        put_in_header(classes=["0", 1, 2]),
-        put_in_header(classes=[0, 1]),
+        put_in_values(shapes=[[-1] * 10**6]),
+        put_in_values(shapes=[[-1, 0], [0]]),
+        put_in_values(shapes=[[-1, 0], ["-1"]]),
+        put_in_values(shapes=[[-1, 5], [-1]]),
+        put_in_values(shapes=[[], [-1, 0], [-1]]),
+        put_in_values(trait_sets=[["1"], [], [2]]),
+        put_in_values(trait_sets=[[2, 2], [], [1]]),
+        put_in_values(aggregate_sets=[[{}], []]),
+        put_in_values(aggregate_sets=[[1], []]),
+        put_in_values(classes=["0", 1, 2]),
+        put_in_values(classes=[0, 1]),
         put_in_header(schema=[]),
         put_in_header(arrays=[["parent", "<i4", 10**12]]),
         put_in_header(arrays=[["parent", "O", 1]]),
@@ -207,7 +211,7 @@ def test_a_shape_out_of_order_is_refused(size: int) -> None:
     """The child of the first child comes after the second child."""
     parents = [-1, 0, 0, 1, 1][:size] if size > 3 else [-1, 1, 0]
     with pytest.raises(ValueError, match="a shape is none of a tree"):
-        _shapes([parents], size)
+        _check_shapes([parents], size)
 
 
 def test_a_large_file_is_refused_before_it_is_read(
@@ -252,7 +256,7 @@ def flipped(data: bytes) -> bytes:
         (lambda data: data[:-1], "damaged or not complete"),
         (lambda data: data[:40], "damaged or not complete"),
         (lambda data: data + b"\0", "damaged or not complete"),
-        (lambda data: data.replace(b"version 2", b"version 1"), "another version"),
+        (lambda data: data.replace(b"version 3", b"version 1"), "another version"),
         (lambda _data: b"", "not a saved index"),
         (lambda _data: b"PK\x03\x04 something else", "not a saved index"),
     ],

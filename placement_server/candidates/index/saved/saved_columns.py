@@ -5,7 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
+from compute_agent.programs.decoding import Whole
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, IntArray
 from placement_server.candidates.index.class_columns import (
     CLASS_FIELDS,
@@ -38,22 +40,31 @@ def arrays_of(columns: Columns) -> dict[str, Array]:
     return arrays
 
 
-def values_of(columns: Columns) -> dict[str, Any]:
-    """Return what of columns is not in arrays, as values of JSON."""
-    return {
-        "classes": list(columns.classes),
-        "trait_sets": columns.trait_sets.members,
-        "aggregate_sets": columns.aggregate_sets.members,
-        "shapes": [shape.parents for shape in columns.shapes],
-    }
+class SmallValues(Struct, frozen=True):
+    """What of columns is not in arrays."""
+
+    classes: list[Whole]
+    trait_sets: list[tuple[Whole, ...]]
+    aggregate_sets: list[tuple[str, ...]]
+    shapes: list[tuple[Whole, ...]]
+
+    @classmethod
+    def of(cls, columns: Columns) -> "SmallValues":
+        """Return those of an index."""
+        return cls(
+            list(columns.classes),
+            columns.trait_sets.members,
+            columns.aggregate_sets.members,
+            [shape.parents for shape in columns.shapes],
+        )
 
 
-def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Columns:
+def columns_from(arrays: Mapping[str, Array], values: SmallValues) -> Columns:
     """Return columns that begin with these arrays, and copy them when something is appended.
 
-    :raises KeyError: an array or a value is missing.
-    :raises ValueError: an array or a value has another type, a shape is none of a tree, or a set
-        or a shape is there twice.
+    :raises KeyError: an array is missing.
+    :raises ValueError: an array has another type, a shape is none of a tree, or a set or a shape is
+        there twice.
     """
     columns = Columns()
     for name in (*SLOT_FIELDS, *_INVENTORY_FIELDS):
@@ -62,28 +73,16 @@ def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Colu
     if text.translate(None, _NOT_IN_UUIDS) != text:
         raise ValueError("an uuid has other characters than those of uuids")
     columns.name_slots(text.decode().split(_SEPARATOR) if text else [])
-    for number in whole_numbers(values["classes"]):
+    for number in values.classes:
         columns.classes[number] = _class_columns(number, arrays)
-    columns.trait_sets = _sets([whole_numbers(members) for members in values["trait_sets"]])
-    columns.aggregate_sets = _sets(values["aggregate_sets"])
-    if not all(type(uuid) is str for uuids in columns.aggregate_sets.members for uuid in uuids):
-        raise ValueError("an aggregate is not a text")
-    for parents in _shapes(values["shapes"], columns.size):
+    columns.trait_sets = _sets(values.trait_sets)
+    columns.aggregate_sets = _sets(values.aggregate_sets)
+    _check_shapes(values.shapes, columns.size)
+    for parents in values.shapes:
         columns.number_of_shape(parents)
-    if len(columns.shapes) != len(values["shapes"]):
+    if len(columns.shapes) != len(values.shapes):
         raise ValueError("a shape is there twice")
     return columns
-
-
-def whole_numbers(values: Sequence[Any]) -> list[int]:
-    """Return values that are whole numbers as databases have them.
-
-    :raises ValueError: one is not.
-    """
-    for value in values:
-        if type(value) is not int or not -(2**63) <= value < 2**63:
-            raise ValueError(f"{value!r} is not a whole number of 64 bits")
-    return list(values)
 
 
 def _class_columns(number: int, arrays: Mapping[str, Array]) -> ClassColumns:
@@ -97,20 +96,19 @@ def _class_columns(number: int, arrays: Mapping[str, Array]) -> ClassColumns:
     return columns
 
 
-def _shapes(shapes: Sequence[Sequence[Any]], slots: int) -> list[tuple[int, ...]]:
-    """Return shapes, each by its parents in preorder, of which each has a tree."""
+def _check_shapes(shapes: Sequence[Sequence[int]], slots: int) -> None:
+    """Check that each shape, by its parents in preorder, is one of a tree."""
     sizes = [len(parents) for parents in shapes]
     if sum(sizes) > slots or sum(size * size for size in sizes) > _LARGEST_SHAPES:
         raise ValueError("the shapes are larger than the trees")
     for parents in shapes:
         path = [-1]
-        for position, parent in enumerate(whole_numbers(parents)):
+        for position, parent in enumerate(parents):
             while path and path[-1] != parent:
                 path.pop()
             if not path or (parent == -1) != (position == 0):
                 raise ValueError("a shape is none of a tree")
             path.append(position)
-    return [tuple(parents) for parents in shapes]
 
 
 def _growable(new_growable: GrowableArray, array: Array) -> GrowableArray:
@@ -121,12 +119,12 @@ def _growable(new_growable: GrowableArray, array: Array) -> GrowableArray:
     return GrowableArray.after(array)
 
 
-def _sets(sets: Sequence[Sequence[Any]]) -> SetTable:
+def _sets(sets: Sequence[tuple[Any, ...]]) -> SetTable:
     table = SetTable()
     for members in sets:
         if list(members) != sorted(set(members)):
             raise ValueError("a set is not in order")
-        table.intern(tuple(members))
+        table.intern(members)
     if len(table.members) != len(sets):
         raise ValueError("a set is there twice")
     return table

@@ -15,20 +15,20 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final
 
+import msgspec
 import numpy as np
-import orjson
 from msgspec import Struct
 
+from compute_agent.programs.decoding import Count, Whole, decode
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_columns import (
     Array,
+    SmallValues,
     arrays_of,
     columns_from,
     require_consistency,
-    values_of,
-    whole_numbers,
 )
 from placement_server.candidates.index.set_table import occurring
 from placement_server.store.changes import changes, cursor, snapshot
@@ -37,7 +37,7 @@ from placement_server.store.schema.revision import NEWEST_REVISION
 from placement_server.store.transaction import ReadTransaction
 
 _KIND: Final = b"placement index, version "
-_VERSION: Final = _KIND + b"2\n"
+_VERSION: Final = _KIND + b"3\n"
 _LENGTH: Final = 8
 _DIGEST: Final = 32
 _ALIGNED: Final = 8
@@ -45,6 +45,17 @@ _ALIGNED: Final = 8
 
 class UnusableCopy(Exception):
     """Bytes are not an index that this program can go on from."""
+
+
+class _Header(Struct, frozen=True):
+    """What arrays follow, by name, type and length, and all that is in none of them."""
+
+    schema: str
+    last: Whole
+    gaps: list[tuple[Whole, Whole]]
+    marks: list[tuple[Whole, Whole]]
+    values: SmallValues
+    arrays: list[tuple[str, str, Count]]
 
 
 class SavedIndex(Struct, frozen=True):
@@ -91,15 +102,15 @@ class SavedIndex(Struct, frozen=True):
     def _parts(self) -> Iterator[bytes | memoryview]:
         arrays = arrays_of(self.columns)
         arrays |= {"roots": self.roots, "generations": self.generations}
-        header = orjson.dumps(
-            {
-                **values_of(self.columns),
-                "schema": NEWEST_REVISION,
-                "last": self.position.last,
-                "gaps": [[gap.start, gap.stop] for gap in self.position.gaps],
-                "marks": [list(mark) for mark in self.marks],
-                "arrays": [[name, array.dtype.str, len(array)] for name, array in arrays.items()],
-            }
+        header = msgspec.json.encode(
+            _Header(
+                NEWEST_REVISION,
+                self.position.last,
+                [(gap.start, gap.stop) for gap in self.position.gaps],
+                [(mark.id, mark.write_id) for mark in self.marks],
+                SmallValues.of(self.columns),
+                [(name, array.dtype.str, len(array)) for name, array in arrays.items()],
+            )
         )
         header += b" " * (-(len(_VERSION) + len(header)) % _ALIGNED)
         yield _VERSION
@@ -159,24 +170,24 @@ class SavedIndex(Struct, frozen=True):
     def _taken_apart(cls, data: bytes, now: float) -> "SavedIndex":
         begin = len(_VERSION) + _LENGTH
         end = begin + int.from_bytes(data[len(_VERSION) : begin])
-        header = orjson.loads(data[begin:end])
-        if header["schema"] != NEWEST_REVISION:
+        header = decode(data[begin:end], _Header)
+        if header.schema != NEWEST_REVISION:
             raise UnusableCopy("it was read from a database with another schema")
-        arrays = _arrays(data, end, header["arrays"])
-        columns, roots = columns_from(arrays, header), arrays["roots"]
+        arrays = _arrays(data, end, header.arrays)
+        columns, roots = columns_from(arrays, header.values), arrays["roots"]
         generations = arrays["generations"]
         require_consistency(columns, roots)
         if generations.dtype != roots.dtype or len(generations) != len(roots):
             raise ValueError("the generations are not those of its trees")
-        last, gaps = header["last"], [(start, stop) for start, stop in header["gaps"]]
-        edges = whole_numbers([0, *chain.from_iterable(gaps), last])
+        edges = [0, *chain.from_iterable(header.gaps), header.last]
         if edges != sorted(edges):
             raise ValueError("the gaps in the feed of changes are not before its end")
-        position = Position(last, tuple(Gap(start, stop, now) for start, stop in gaps))
-        marks = [Mark(*mark) for mark in header["marks"]]
-        ids = whole_numbers([mark.id for mark in marks])
-        whole_numbers([mark.write_id for mark in marks])
-        if not ids or ids != sorted(set(ids)) or ids[-1] > last:
+        position = Position(
+            header.last, tuple(Gap(start, stop, now) for start, stop in header.gaps)
+        )
+        marks = [Mark(*mark) for mark in header.marks]
+        ids = [mark.id for mark in marks]
+        if not ids or ids != sorted(set(ids)) or ids[-1] > header.last:
             raise ValueError("the newest change records are not in order")
         return cls(columns, roots, generations, position, marks)
 
