@@ -8,6 +8,7 @@ has found none by then, `feasible` finds one or proves that there is none.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -61,11 +62,9 @@ class _Planning:
             if devices is None:
                 return self._refusal()
             return self._plan((), Cost(*devices[:5], devices=devices.devices), 0)
-        nodes = _limited(nodes, limit)
-        allowed = self._allowed(nodes)
-        found: Plan | None = None
-        if all(allowed):
-            found = self._on_cells(nodes, allowed)
+        found = self._on_cells(nodes)
+        if found is not None and _ordinary_mib(found.parts) > limit:
+            found = self._on_cells(tuple(map(_in_huge_pages, nodes)))
         if found is None and not self._guest.names_nodes:
             spreading = Spreading(self._host, self._guest, self._rooms, self._chooser)
             spread = spreading.best(self._options.budget)
@@ -74,8 +73,22 @@ class _Planning:
         return found or self._refusal()
 
     def _refusal(self) -> Refusal:
-        refusal = refusals.refusal(self._host, self._guest, self._rooms, self._chooser)
+        refusal = refusals.refusal(
+            self._host, self._guest, self._rooms, self._chooser, self._has_room_for
+        )
         return replace(refusal, steps=self._limit.taken)
+
+    def _has_room_for(self, guest: Guest) -> bool:
+        """Whether another guest would fit.
+
+        :raises StepsExceeded: the steps that are left do not decide it.
+        """
+        left = max(self._limit.limit - self._limit.taken, 0)
+        answer = plan(self._host, guest, replace(self._options, budget=0, limit=left))
+        if isinstance(answer, Refusal) and answer.is_undecided:
+            raise StepsExceeded
+        self._limit.taken += answer.steps
+        return isinstance(answer, Plan)
 
     def _allowed(self, nodes: tuple[Node, ...]) -> list[int]:
         """Return the cells that have room for each node, as bits."""
@@ -95,8 +108,9 @@ class _Planning:
             allowed.append(mask)
         return feasible.with_devices(allowed, self._chooser)
 
-    def _on_cells(self, nodes: tuple[Node, ...], allowed: list[int]) -> Plan | None:
+    def _on_cells(self, nodes: tuple[Node, ...]) -> Plan | None:
         """Return the best plan with each node on a cell of its own."""
+        allowed = self._allowed(nodes)
         if Matching(allowed).complete() >= 0:
             return None
         search = NodeSearch(self._host, self._guest, nodes, self._rooms, self._chooser, allowed)
@@ -135,11 +149,10 @@ class _Planning:
         )
 
 
-def _limited(nodes: tuple[Node, ...], limit: int) -> tuple[Node, ...]:
-    """Return the nodes, with huge pages only where ordinary memory does not do for all."""
-    if sum(node.memory_mib for node in nodes if ORDINARY in node.page_sizes) <= limit:
-        return nodes
-    return tuple(
-        replace(node, page_sizes=node.page_sizes - {ORDINARY}) if len(node.page_sizes) > 1 else node
-        for node in nodes
-    )
+def _ordinary_mib(parts: Iterable[Part]) -> int:
+    return sum(part.memory_mib for part in parts if part.page_size_kib is None)
+
+
+def _in_huge_pages(node: Node) -> Node:
+    """Return a node with huge pages only, if it may have any."""
+    return replace(node, page_sizes=node.page_sizes - {ORDINARY} or node.page_sizes)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node, Wish
+from compute_agent.fitting.guest import ISOLATE, PREFERRED, REQUIRE, Guest, Node, Wish
 from compute_agent.fitting.host import ORDINARY, Cell, Host
 from compute_agent.fitting.plan import (
     CELLS,
@@ -24,7 +25,6 @@ from compute_agent.fitting.plan import (
     Refusal,
 )
 from compute_agent.fitting.room import Rooms, network_cells
-from compute_agent.fitting.search import feasible
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import DeviceChooser
 from compute_agent.fitting.search.matching import Matching, bits
@@ -34,14 +34,23 @@ _ALONE: Final[Mapping[str, Sequence[str]]] = {
     CPUS: ("vcpus",),
     PINNED: ("pinned", "emulator_cpus"),
     THREADS: ("pinned",),
-    MEMORY: ("memory_mib", "page_sizes"),
+    MEMORY: ("memory_mib", "page_sizes", "names_pages"),
 }
 """What of a node each rule is about by itself."""
 
 
-def refusal(host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> Refusal:
-    """Return why a guest does not fit on a host on which it does not."""
-    reasons = _Reasons(host, guest, rooms, chooser)
+def refusal(
+    host: Host,
+    guest: Guest,
+    rooms: Rooms,
+    chooser: DeviceChooser,
+    fits: Callable[[Guest], bool],
+) -> Refusal:
+    """Return why a guest does not fit on a host on which it does not.
+
+    :param fits: whether a guest that needs less does.
+    """
+    reasons = _Reasons(host, guest, rooms, chooser, fits)
     return reasons.of_devices() or reasons.of_memory() or reasons.of_cells()
 
 
@@ -52,18 +61,12 @@ class _Reasons(Struct, eq=False):
     guest: Guest
     rooms: Rooms
     chooser: DeviceChooser
+    fits: Callable[[Guest], bool]
 
     def of_devices(self) -> Refusal | None:
         """Return the wish that no device of the host can serve, however near or far."""
-        cells = self.host.cells
-        every = (1 << len(cells)) - 1
-        everywhere = GuestCells(every)
-        for wish, candidates in zip(self.guest.wishes, self.chooser.candidates, strict=True):
-            if not candidates:
-                return self._of_wish(DEVICES, wish, None)
-        if self.chooser.possible(everywhere) is None:
-            return self._of_wish(DEVICES, self.guest.wishes[-1], None)
-        return None
+        short = self.chooser.short_kinds(self._everywhere())
+        return self._of_wish(DEVICES, self._wish_of(short), None) if short else None
 
     def of_memory(self) -> Refusal | None:
         """Return that the ordinary memory of all cells together is too little."""
@@ -71,6 +74,9 @@ class _Reasons(Struct, eq=False):
         wanted = sum(n.memory_mib for n in self.guest.nodes if n.page_sizes == {ORDINARY})
         if limit is None or wanted <= limit:
             return None
+        return self._of_host_memory(wanted, limit)
+
+    def _of_host_memory(self, wanted: int, limit: int) -> Refusal:
         free = {cell.id: f"{max(cell.memory_mib, 0)} MiB" for cell in self.host.cells}
         return Refusal(
             MEMORY,
@@ -108,10 +114,28 @@ class _Reasons(Struct, eq=False):
         every = 0
         for mask in allowed:
             every |= mask
-        networks = network_cells(cells, self.guest)
-        if networks and feasible.way(allowed, (), self.chooser) is not None:
+        return self._of_surroundings(GuestCells(every, tuple(allowed))) or self._of_host_memory(
+            sum(node.memory_mib for node in nodes if ORDINARY in node.page_sizes),
+            self.host.memory_mib or 0,
+        )
+
+    def _everywhere(self) -> GuestCells:
+        return GuestCells((1 << len(self.host.cells)) - 1)
+
+    def _wish_of(self, kinds: Iterable[int]) -> Wish:
+        return self.guest.wishes[self.chooser.kinds[min(kinds)][0]]
+
+    def _of_surroundings(self, cells: GuestCells) -> Refusal | None:
+        """Return that networks, or else devices, keep the guest off; None: neither do.
+
+        :param cells: those that have room for it.
+        """
+        elsewhere = replace(self.guest, physnets=frozenset(), needs_tunnel=False)
+        if network_cells(self.host.cells, self.guest) and self.fits(elsewhere):
             return self._of_networks()
-        return self._of_nearness(GuestCells(every, tuple(allowed)))
+        if self.guest.wishes and self.fits(replace(elsewhere, wishes=())):
+            return self._of_nearness(cells)
+        return None
 
     def _of_networks(self) -> Refusal:
         cells = self.host.cells
@@ -127,15 +151,13 @@ class _Reasons(Struct, eq=False):
         )
 
     def _of_nearness(self, cells: GuestCells) -> Refusal:
-        wishes = [wish for wish in self.guest.wishes if wish.nearness]
-        wish = next(
-            (
-                wish
-                for wish, candidates in zip(self.guest.wishes, self.chooser.candidates, strict=True)
-                if not any(self.chooser.is_allowed(wish, d, cells) for d in candidates)
-            ),
-            (wishes or self.guest.wishes)[-1],
-        )
+        near = [
+            number
+            for number, own in enumerate(self.chooser.kinds)
+            if self.guest.wishes[own[0]].nearness not in ("", PREFERRED)
+        ]
+        short = self.chooser.short_kinds(cells)
+        wish = self._wish_of(short.intersection(near) or near)
         return self._of_wish(NEARNESS, wish, wish.node)
 
     def _of_wish(self, rule: str, wish: Wish, node: int | None) -> Refusal:
@@ -168,20 +190,18 @@ class _Reasons(Struct, eq=False):
             if missing > 0:
                 miss = f"all cells together: {missing} {_UNITS[rule]}"
                 return Refusal(rule, None, self._wanted(whole), self._texts(whole), miss)
-        networks = network_cells(cells, self.guest)
-        every = GuestCells((1 << len(cells)) - 1)
-        if networks and self.chooser.possible(every) is not None:
-            return self._of_networks()
-        if self.guest.wishes:
-            return self._of_nearness(every)
-        return Refusal(TOGETHER, None, self._wanted(whole), self._texts(whole))
+        return self._of_surroundings(self._everywhere()) or Refusal(
+            TOGETHER, None, self._wanted(whole), self._texts(whole)
+        )
 
     def _of_node(self, number: int, node: Node, lacks: Mapping[int, str]) -> Refusal:
         rules = set(lacks.values())
         rule = next(iter(rules)) if len(rules) == 1 else TOGETHER
         own = [i for i, cell in enumerate(self.host.cells) if cell.id in lacks]
+        # by itself too, the memory of a node with pinned CPUs is not overcommitted
+        whole = replace(node, names_pages=node.names_pages or node.pinned > 0)
         for names in _ALONE.values():
-            alone = Node(**{name: getattr(node, name) for name in names})
+            alone = Node(**{name: getattr(whole, name) for name in names})
             reasons = [self.rooms.lacks(position, alone) for position in own]
             if reasons and all(reasons):
                 rule = THREADS if THREADS in reasons else reasons[-1]
@@ -237,7 +257,7 @@ class _Reasons(Struct, eq=False):
             position = self.host.cells.index(cell)
             most = self.rooms.pinnable(position)
             whole = f", {most} of them as wanted" if most < cell.pinnable else ""
-            parts.append(f"{cell.pinnable} CPUs to pin{whole}")
+            parts.append(f"{max(cell.pinnable, 0)} CPUs to pin{whole}")
         sizes = sorted(node.page_sizes - {ORDINARY})
         if ORDINARY in node.page_sizes:
             position = self.host.cells.index(cell)

@@ -5,11 +5,13 @@ By command, as many as one likes: `python -m tests.property.fitting.comparison F
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 
 from msgspec.structs import replace
 
+from compute_agent.fitting.announced import document, host_of
 from compute_agent.fitting.guest import Guest
 from compute_agent.fitting.host import Host, PlanOptions
 from compute_agent.fitting.plan import Plan, Refusal
@@ -34,19 +36,34 @@ def compare(seed: int) -> None:
     assert answer == plan(host, guest, options), "the same input gives the same plan"
     hurried = plan(host, guest, replace(options, budget=0))
     assert isinstance(answer, Plan) == isinstance(hurried, Plan), "a budget decides nothing"
+    check_announced(host, guest, options)
     costs = [
         oracle.cost(host, guest, cells, devices, options)
         for cells, devices in oracle.ways(host, guest)
     ]
     if isinstance(answer, Refusal):
         assert not costs, "it fits"
-        assert answer.sentence
+        assert (answer.rule, answer.node) in oracle.reasons(host, guest), answer.sentence
         return
     assert costs, "it does not fit"
     assert answer.is_best
     check(host, guest, answer)
     check(host, guest, hurried)
     assert cost_of(host, guest, answer, options) == min(costs), "it is the best"
+
+
+def check_announced(host: Host, guest: Guest, options: PlanOptions) -> None:
+    """Check that a scheduler plans with an announcement, which has no traits, as the agent does."""
+    heard = host_of(json.loads(json.dumps(document(host))))
+    wishes = [replace(w, required=frozenset(), forbidden=frozenset()) for w in guest.wishes]
+    untraited = replace(guest, wishes=tuple(wishes))
+    own = plan(host, untraited, options)
+    assert (heard is None) == (not host.cells)
+    other = plan(heard or host, untraited, options)
+    assert isinstance(own, Plan) == isinstance(other, Plan)
+    if isinstance(own, Plan) and isinstance(other, Plan):
+        # how full a cell is may differ: its shared CPUs are announced as what one node can have
+        assert own.cost[:10] == other.cost[:10]
 
 
 def cost_of(host: Host, guest: Guest, answer: Plan, options: PlanOptions) -> tuple[object, ...]:

@@ -70,7 +70,8 @@ def a_node(rng: random.Random, numbers: list[int]) -> Node:
         pinned=rng.choice((0, 0, 1, 2, 2, 3)),
         memory_mib=rng.randint(0, 3),
         page_sizes=rng.choice(
-            (frozenset((0,)),) * 4 + (frozenset((2048, 4096)), frozenset((2048,)))
+            (frozenset((0,)),) * 4
+            + (frozenset((2048, 4096)), frozenset((2048,)), frozenset((0, 2048)))
         ),
         emulator_cpus=rng.random() < 0.1,
         cell=rng.choice(numbers) if numbers and rng.random() < 0.1 else None,

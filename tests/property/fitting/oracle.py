@@ -9,6 +9,18 @@ from msgspec.structs import replace
 
 from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell, Core, Device, Host, PlanOptions
+from compute_agent.fitting.plan import (
+    CELLS,
+    CPUS,
+    DEVICES,
+    MEMORY,
+    NEARNESS,
+    NETWORKS,
+    PAGES,
+    PINNED,
+    THREADS,
+    TOGETHER,
+)
 
 
 def cpu_costs(cores: Sequence[Core], count: int, policy: str) -> list[tuple[int, ...]]:
@@ -172,15 +184,63 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield first, *rest
 
 
+def has_memory(host: Host, guest: Guest, cells: Sequence[Cell]) -> bool:
+    """Whether what is in no huge pages of these cells is there on the host."""
+    if not guest.names_nodes:
+        ordinary = guest.nodes[0].memory_mib
+    else:
+        ordinary = sum(
+            node.memory_mib
+            for node, cell in zip(guest.nodes, cells, strict=True)
+            if not any(size and holds(cell, node, size) for size in node.page_sizes)
+        )
+    return host.memory_mib is None or ordinary <= host.memory_mib
+
+
 def ways(host: Host, guest: Guest) -> Iterator[tuple[tuple[Cell, ...], tuple[Device, ...]]]:
     """Yield every plan that keeps the rules: cells and devices."""
-    memory = sum(node.memory_mib for node in guest.nodes if node.page_sizes == {0})
-    if host.memory_mib is not None and memory > host.memory_mib:
-        return
     for cells in cell_sets(host, guest) if not guest.floats else [()]:
-        if guest.floats or networks_are_near(host, guest, cells):
+        if has_memory(host, guest, cells) and (
+            guest.floats or networks_are_near(host, guest, cells)
+        ):
             for devices in device_ways(host, guest, cells):
                 yield cells, devices
+
+
+def reasons(host: Host, guest: Guest) -> set[tuple[str, int | None]]:
+    """Return the rules that may be named as the first which cannot be kept, and of which node."""
+    anywhere = replace(guest, names_nodes=False)
+    if next(device_ways(host, anywhere, host.cells), None) is None:
+        return {(DEVICES, None)}
+    ordinary = sum(node.memory_mib for node in guest.nodes if node.page_sizes == {0})
+    if host.memory_mib is not None and ordinary > host.memory_mib:
+        return {(MEMORY, None)}
+    for number, node in enumerate(guest.nodes if guest.names_nodes else ()):
+        own = [cell for cell in host.cells if node.cell in (None, cell.id)]
+        if not any(has_room(cell, node, guest.threads) for cell in own):
+            return {(rule, number) for rule in rules_of(own, node, guest.threads)}
+    near = replace(guest, physnets=frozenset(), needs_tunnel=False)
+    if next(cell_sets(host, replace(near, wishes=())), None) is None:
+        if guest.names_nodes:
+            return {(CELLS, number) for number in range(len(guest.nodes))}
+        return {(rule, None) for rule in (CPUS, PINNED, THREADS, MEMORY, TOGETHER)}
+    if next(ways(host, replace(near, wishes=())), None) is None:
+        return {(MEMORY, None)}
+    if next(ways(host, near), None) is not None:
+        return {(NETWORKS, None)}
+    return {(NEARNESS, w.node) for w in guest.wishes if w.nearness not in ("", "preferred")}
+
+
+def rules_of(cells: Sequence[Cell], node: Node, policy: str) -> set[str]:
+    """Return the rules by which no cell has room for a node: one of them alone, or together."""
+    if not any(has_room(cell, Node(node.vcpus), "") for cell in cells):
+        return {CPUS} if cells else {TOGETHER}
+    pins = Node(pinned=node.pinned, emulator_cpus=node.emulator_cpus)
+    if not any(has_room(cell, pins, policy) for cell in cells):
+        return {PINNED, THREADS} if policy else {PINNED}
+    if node.memory_mib and not any(holds(c, node, s) for c in cells for s in node.page_sizes):
+        return {MEMORY} if 0 in node.page_sizes else {PAGES}
+    return {TOGETHER}
 
 
 def cost(
