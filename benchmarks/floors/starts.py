@@ -51,9 +51,9 @@ environ = {
 list(application(environ, lambda status, headers, error=None: None))
 """
 _AGENT: Final = """
-from compute_agent import extras
-from compute_agent.cmd.agent.main import UNUSED
-with extras.without(*UNUSED):
+from compute_agent.cmd.agent import main
+main.program.import_late(*main.program.LATE)
+with main.extras.without(*main.UNUSED):
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """
 _PROGRAM: Final = f"{WITHOUT_EXTRAS}from compute_agent.cmd.agent.main import main\nsys.exit(main())"

@@ -9,11 +9,12 @@ from typing import Final
 
 from benchmarks.parts.servers import keeping_bytecode
 from compute_agent.cmd.agent.main import UNUSED
+from compute_agent.programs import late_modules
 
 _OWN: Final = ("placement_server", "compute_agent", "benchmarks", "__main__", "__mp_main__")
 _LIST: Final = (
-    "import sys; print(' '.join(name for name in sys.modules "
-    f"if name.partition('.')[0] not in {_OWN!r}))"
+    "import sys; print(' '.join(name for name, module in sys.modules.items() "
+    f"if name.partition('.')[0] not in {_OWN!r} and type(module).__name__ != 'LateModule'))"
 )
 WITHOUT_EXTRAS: Final = (
     "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
@@ -23,6 +24,7 @@ _OTHERS: Final = f"""
 import contextlib, importlib, sys
 names = open(sys.argv[1]).read().split()
 sys.modules.update(dict.fromkeys({set(UNUSED)!r}.difference(names)))
+exec(open({late_modules.__file__!r}).read()); import_late(*set(LATE).difference(names))
 for name in names:
     # parts of packages that only they import
     with contextlib.suppress(ImportError, AttributeError):
@@ -59,15 +61,10 @@ class Starter:
 
         :param also: what else is unavoidable.
         """
-        listing = subprocess.run(
-            [sys.executable, "-c", f"{WITHOUT_EXTRAS}{code}\n{_LIST}"],
-            env=self._environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [sys.executable, "-c", f"{WITHOUT_EXTRAS}{code}\n{_LIST}"]
+        listing = subprocess.check_output(command, env=self._environment, stderr=subprocess.DEVNULL)
         names = self._directory / "modules"
-        names.write_bytes(listing.stdout.splitlines()[-1])
+        names.write_bytes(listing.splitlines()[-1])
         return self.cost(_OTHERS + also, str(names))
 
     def _run(self, code: str, arguments: tuple[str, ...]) -> tuple[float, float]:

@@ -17,9 +17,8 @@ from compute_agent.programs.arguments import Argument
 from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
 
 PROGRAM = "compute-agent"
-UNUSED: Final = ("charset_normalizer", "chardet", "dateutil.tz.win")
-"""What libraries would load: requests to guess encodings, while placement and Keystone answer in
-UTF-8, which takes 3 MiB; and dateutil to find out with ctypes that this is not Windows, 0.4 MiB."""
+UNUSED: Final = ("charset_normalizer", "chardet")
+"""requests would guess encodings with them, 3 MiB, while placement and Keystone answer in UTF-8."""
 _NODE: Final = "--node NODE  only this node; default: all"
 
 

@@ -52,6 +52,12 @@ def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
             "requests",
             "charset_normalizer",
         ),
+        (
+            "compute_agent.cmd.program as program; program.import_late(*program.LATE)\n"
+            "import oslo_config.cfg, oslo_log.log",
+            "oslo_serialization",
+            "gzip",  # of xmlrpc
+        ),
     ],
 )
 def test_libraries_do_without_what_nobody_uses(loading, loaded, hidden):
