@@ -9,11 +9,14 @@ range `slot .. end[slot]`:
     end      6      3       3      5       5      6    | 7
     root     0      0       0      0       0      0    | 6
 
-Slots are only ever appended. A tree that changes, even if only its usage does, gets new slots and
-its old ones are dead: only searches that still run on an older
-`Index` refer to them. So one thread may append
-while others search, without a lock and without copies, and whatever is derived from a slot stays
-true as long as the slot exists. The writer makes new columns once the dead outnumber the living.
+Slots are only ever appended. A tree that changes gets new slots and its old ones are dead: only
+searches that still run on an older `Index` refer to them. So one thread may append while others
+search, without a lock and without copies, and what is derived from a slot stays true as long as the
+slot exists. The writer makes new columns once the dead outnumber the living.
+
+Only use changes in its slot: then the two columns that say how much is used and how much fits are
+copied, of the classes concerned. So what is derived from use stays true for one `Index` alone; it
+counts for each tree how often its use has changed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +27,7 @@ from placement_server.candidates.index.arrays import (
     CAPACITY_BOUND,
     BoolArray,
     IntArray,
+    SlotArray,
 )
 from placement_server.candidates.index.class_columns import (
     ClassColumns,
@@ -56,6 +60,8 @@ class Columns:
         self.shape = GrowableArray(np.int32)
         self.trait_set = GrowableArray(np.int32)
         self.aggregate_set = GrowableArray(np.int32)
+        # how often the use of the tree of a root has changed; it follows the other columns
+        self.use_changes = GrowableArray(np.int32)
         self.inventory_start = GrowableArray(np.int64)
         self.inventory_start.extend([0])
         self.inventory_class = GrowableArray(np.int32)
@@ -82,13 +88,18 @@ class Columns:
         return shared_slots + slots
 
     def copy_to(
-        self, size: int, classes: Mapping[int, ClassView], sets: tuple[int, int]
+        self,
+        size: int,
+        classes: Mapping[int, ClassView],
+        use_changes: SlotArray,
+        sets: tuple[int, int],
     ) -> "Columns":
         """Return columns that begin with the first slots of these, and share them.
 
         An array is copied only when something is appended to it.
 
         :param classes: the inventories of these slots.
+        :param use_changes: of these slots.
         :param sets: how many sets of traits and of aggregates there are.
         """
         copy = Columns(self, size)
@@ -99,6 +110,7 @@ class Columns:
         copy.inventory_start = GrowableArray.after(starts)
         copy.inventory_class = GrowableArray.after(self.inventory_class.view()[: starts[-1]])
         copy.inventory_row = GrowableArray.after(self.inventory_row.view()[: starts[-1]])
+        copy.use_changes = GrowableArray.after(use_changes)
         copy.classes = {number: ClassColumns.after(view) for number, view in classes.items()}
         copy.trait_sets = SetTable(self.trait_sets, sets[0])
         copy.aggregate_sets = SetTable(self.aggregate_sets, sets[1])
@@ -137,49 +149,19 @@ class Columns:
         self.provider_id.extend([row.id for row in rows])
         return bases
 
-    def inventory_keys(self, base: int) -> list[tuple[int, int]]:
-        """Return the ids of provider and class of each inventory of a tree, by slot."""
+    def inventory_rows(self, base: int) -> dict[tuple[int, int], int]:
+        """Return the rows of the inventories of a tree, by the ids of provider and class."""
         stop = int(self.end.view()[base])
-        starts = self.inventory_start.view()[base : stop + 1]
-        ids = self.provider_id.view()[base:stop].repeat(starts[1:] - starts[:-1])
-        classes = self.inventory_class.view()[starts[0] : starts[-1]]
-        return list(zip(ids.tolist(), classes.tolist(), strict=True))
-
-    def append_again(self, base: int, used: Mapping[tuple[int, int], int]) -> int:
-        """Append a tree that is here already, with other use, and return the slot of its root.
-
-        :param used: by the ids of provider and class, for each inventory.
-        """
-        stop, new_base = int(self.end.view()[base]), self.size
-        moved = new_base - base
-        starts = self.inventory_start.view()[base : stop + 1]
-        rows = self.inventory_row.view()[starts[0] : starts[-1]].tolist()
-        # The rows of a tree in a class follow one another.
-        by_class: dict[int, tuple[int, list[int]]] = {}
-        keys = self.inventory_keys(base)
-        for key, row in zip(keys, rows, strict=True):
-            by_class.setdefault(key[1], (row, []))[1].append(used[key])
-        rows_moved = {
-            class_id: self.classes[class_id].append_again(first, amounts, moved)
-            for class_id, (first, amounts) in by_class.items()
+        starts: list[int] = self.inventory_start.view()[base : stop + 1].tolist()
+        ids: list[int] = self.provider_id.view()[base:stop].tolist()
+        inventories = slice(starts[0], starts[-1])
+        classes: list[int] = self.inventory_class.view()[inventories].tolist()
+        rows: list[int] = self.inventory_row.view()[inventories].tolist()
+        return {
+            (provider_id, classes[number]): rows[number]
+            for provider_id, first, last in zip(ids, starts, starts[1:], strict=False)
+            for number in range(first - starts[0], last - starts[0])
         }
-        classes = [class_id for _, class_id in keys]
-        self.inventory_start.extend(starts[1:] + (self.inventory_class.size - starts[0]))
-        self.inventory_class.extend(classes)
-        self.inventory_row.extend(
-            [row + rows_moved[class_id] for row, class_id in zip(rows, classes, strict=True)]
-        )
-        uuids = self.uuid[base:stop]
-        for slot, uuid in enumerate(uuids, new_base):
-            self._slots_by_uuid.setdefault(uuid, []).append(slot)
-        self.uuid.extend(uuids)
-        parent = self.parent.view()[base:stop]
-        self.parent.extend(np.where(parent >= 0, parent + moved, -1))
-        self.root.extend([new_base] * (stop - base))
-        self.end.extend(self.end.view()[base:stop] + moved)
-        for column in (self.shape, self.trait_set, self.aggregate_set, self.provider_id):
-            column.extend(column.view()[base:stop])
-        return new_base
 
     def living_mask(self, roots: IntArray) -> BoolArray:
         """Return for each slot whether it is in one of some trees."""

@@ -25,7 +25,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from placement_server.candidates.index import whole_tables
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index, IndexWriter, TreeUse
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.index.saved.saved_index import (
     SavedIndex,
@@ -96,7 +96,7 @@ class News(Struct, frozen=True):
     records: Sequence[ChangeRow] = ()
     names: NameRows | None = None
     trees: Mapping[int, TreeRows | None] = {}
-    used: snapshot.Usage = {}
+    used: Mapping[int, TreeUse] = {}
     restructured_roots: Collection[int] = ()
 
 
@@ -219,7 +219,7 @@ class IndexFollower:
                     # a class or trait has another name now, in whichever trees
                     self.tree_tags.clear()
             if reading.trees or reading.used:
-                self._writer.apply(reading.trees, reading.used)
+                self._writer.apply(reading.trees, reading.used.values())
         self._position = reading.position
         self._followed_at = now
         if self._saved_file is not None:
@@ -238,7 +238,7 @@ class IndexFollower:
         began = time.perf_counter()
         try:
             writer, news, totals = self._store.read(self._read_after, saved_index, now)
-            require_same(writer.apply(news.trees, news.used), totals)
+            require_same(writer.apply(news.trees, news.used.values()), totals)
         except UnusableCopy as reason:
             self._saved_file.refuse(reason)
             return
@@ -284,18 +284,21 @@ class IndexFollower:
         answer = self._store.read_single(self._read_single, position.last, gaps)
         if answer is None:
             return None
-        rows, used = answer
+        rows, amounts = answer
         if len(rows) >= _READ_AT_ONCE or self._is_lost_in(position, rows):
             return None
         rows = position.new_in(rows)
         if not rows and not position.gaps:
             return News(position)
-        if any(row.kind not in (USAGE, VOID) for row in rows):
-            return None
-        roots = {row.root_id for row in rows if row.kind == USAGE}
-        used = {root_id: used.get(root_id, {}) for root_id in roots}
-        if any(writer.inventory_keys(root_id) != used[root_id].keys() for root_id in roots):
-            return None
+        used: dict[int, TreeUse] = {}
+        for row in rows:
+            if row.kind == USAGE and row.root_id not in used:
+                tree_use = writer.place(row.root_id, amounts.get(row.root_id, {}))
+                if tree_use is None:
+                    return None
+                used[row.root_id] = tree_use
+            elif row.kind not in (USAGE, VOID):
+                return None
         reached_position = position.after((row.id for row in rows), now, GAP_SECONDS)
         return News(reached_position, rows, used=used)
 
@@ -343,11 +346,13 @@ class IndexFollower:
         if len(kinds) > max(_RELOAD_LEAST, _RELOAD_SHARE * len(writer.index.roots)):
             return self._read_everything(tx, now)
         structure = {root for root, kind in kinds.items() if kind == STRUCTURE}
-        used = snapshot.usage(tx, kinds.keys() - structure)
-        for root_id, amounts in list(used.items()):
-            if writer.inventory_keys(root_id) != amounts.keys():
+        used: dict[int, TreeUse] = {}
+        for root_id, amounts in snapshot.usage(tx, kinds.keys() - structure).items():
+            tree_use = writer.place(root_id, amounts)
+            if tree_use is None:
                 structure.add(root_id)
-                del used[root_id]
+            else:
+                used[root_id] = tree_use
         trees = snapshot.trees(tx, structure)
         names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
         return News(reached_position, rows, names, trees, used, structure)

@@ -6,16 +6,17 @@ An `Index` never changes: a search keeps the one it began with while the
 trees are alive in it.
 """
 
+import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from placement_server.candidates.index.arrays import BoolArray, IntArray
-from placement_server.candidates.index.class_columns import ClassView
+from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray
+from placement_server.candidates.index.class_columns import ClassView, GrowableArray
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links, links_in_order
 from placement_server.candidates.index.tree_shape import in_preorder
@@ -24,7 +25,6 @@ from placement_server.store.changes.snapshot import (
     NameRows,
     ProviderRow,
     TreeRows,
-    Usage,
 )
 from placement_server.store.providers.tree import SHARING_TRAIT
 
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 _TOLERATED_DEAD = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class IndexNames:
     """Resource classes and traits by name and by id.
 
@@ -47,7 +47,7 @@ class IndexNames:
     trait_ids: Mapping[str, int]
     class_names: Mapping[int, str]
     trait_names: Mapping[int, str]
-    meanings: object = field(default_factory=object, compare=False)
+    meanings: object = dataclasses.field(default_factory=object, compare=False)
 
     @classmethod
     def of(cls, rows: NameRows) -> "IndexNames":
@@ -66,7 +66,7 @@ class IndexNames:
             self.class_names.items() <= new_names.class_names.items()
             and self.trait_names.items() <= new_names.trait_names.items()
         )
-        return replace(new_names, meanings=self.meanings) if are_kept else new_names
+        return dataclasses.replace(new_names, meanings=self.meanings) if are_kept else new_names
 
 
 class Extent(NamedTuple):
@@ -88,59 +88,45 @@ class Extent(NamedTuple):
         )
 
 
-class Index:
+class Index(Struct, eq=False):
     """One consistent state.
 
+    :ivar size: the number of slots that it knows, living and dead.
     :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
     :ivar extent: how many slots are alive, and how many trees have more than one.
-    :ivar has_nested: whether any provider has a parent.
+    :ivar use_changes: for each slot of a root, how often the use in its tree has changed.
     :ivar left_out: the ids of the roots whose trees are left out as inconsistent.
     """
 
-    __slots__ = (
-        "_is_root", "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "extent",
-        "has_nested", "left_out", "links", "names", "parent", "root", "root_ids", "roots", "shape",
-        "size", "trait_set", "trait_set_count",
-    )  # fmt: skip
+    columns: Columns
+    names: IndexNames
+    size: int
+    roots: IntArray
+    root_ids: IntArray
+    links: Links
+    extent: Extent
+    use_changes: SlotArray
+    left_out: frozenset[int]
+    parent: SlotArray
+    root: SlotArray
+    end: SlotArray
+    shape: SlotArray
+    trait_set: SlotArray
+    aggregate_set: SlotArray
+    trait_set_count: int
+    aggregate_set_count: int
+    classes: dict[int, ClassView]
+    _is_root: BoolArray | None = None
 
-    def __init__(
-        self,
-        columns: Columns,
-        names: IndexNames,
-        roots: IntArray,
-        root_ids: IntArray,
-        links: Links,
-        extent: Extent,
-        left_out: frozenset[int] = frozenset(),
-    ) -> None:
-        self._is_root: BoolArray | None = None
-        self.left_out = left_out
-        self.extent = extent
-        self.has_nested = extent.nested_count > 0
-        self.columns = columns
-        self.names = names
-        self.roots = roots
-        self.root_ids = root_ids
-        self.links = links
-        self.size = columns.size
-        self.parent = columns.parent.view()
-        self.root = columns.root.view()
-        self.end = columns.end.view()
-        self.shape = columns.shape.view()
-        self.trait_set = columns.trait_set.view()
-        self.aggregate_set = columns.aggregate_set.view()
-        self.trait_set_count = len(columns.trait_sets.members)
-        self.aggregate_set_count = len(columns.aggregate_sets.members)
-        self.classes = {
-            number: inventories.view() for number, inventories in columns.classes.items()
-        }
+    @property
+    def has_nested(self) -> bool:
+        """Whether any provider has a parent."""
+        return self.extent.nested_count > 0
 
     def with_use(self, used: Mapping[int, IntArray]) -> "Index":
         """Return a copy with another use of some classes, each by inventory."""
-        other = copy(self)
         changed = {class_id: self.classes[class_id].with_use(used[class_id]) for class_id in used}
-        other.classes = self.classes | changed
-        return other
+        return replace(self, classes=self.classes | changed)
 
     def classes_by_name(self) -> dict[str, ClassView]:
         """Return the classes of inventories; one that was deleted has no name, and none is left."""
@@ -246,6 +232,17 @@ class Index:
             )
 
 
+class TreeUse(NamedTuple):
+    """Amounts in use of a living tree, for each of its inventories.
+
+    :ivar root: the slot of its root.
+    :ivar amounts: by class and row in the class.
+    """
+
+    root: int
+    amounts: Sequence[tuple[int, int, int]]
+
+
 class IndexWriter:
     """Builds one index after another from the rows of changed trees. Not thread safe."""
 
@@ -263,7 +260,10 @@ class IndexWriter:
         writer = cls(NameRows({}, {}))
         writer._names = index.names
         writer._columns = index.columns.copy_to(
-            index.size, index.classes, (index.trait_set_count, index.aggregate_set_count)
+            index.size,
+            index.classes,
+            index.use_changes,
+            (index.trait_set_count, index.aggregate_set_count),
         )
         writer._left_out = set(index.left_out)
         writer._publish(index.roots, index.root_ids, index.links, index.extent)
@@ -301,19 +301,52 @@ class IndexWriter:
             links = self._find_links(before.roots)
         return self._publish(before.roots, before.root_ids, links, before.extent)
 
-    def inventory_keys(self, root_id: int) -> set[tuple[int, int]] | None:
-        """Return the ids of provider and class of each inventory of a living tree."""
-        base = self.index.root_slot(root_id)
-        return set(self._columns.inventory_keys(base)) if base is not None else None
+    def place(self, root_id: int, used: Mapping[tuple[int, int], int]) -> TreeUse | None:
+        """Find the places of amounts in use, given by the ids of provider and class.
+
+        :returns: what `apply` takes; None where they are not those of a living tree with just
+            these inventories.
+        """
+        root = self.index.root_slot(root_id)
+        if root is None:
+            return None
+        rows = self._columns.inventory_rows(root)
+        if rows.keys() != used.keys():
+            return None
+        return TreeUse(root, [(key[1], row, used[key]) for key, row in rows.items()])
 
     def apply(
-        self, changed_trees: Mapping[int, TreeRows | None], used: Usage | None = None
+        self, changed_trees: Mapping[int, TreeRows | None], used: Collection[TreeUse] = ()
     ) -> Index:
         """Replace trees by root id; None or a tree without providers removes it.
 
-        :param used: the use of other living trees, for each of their inventories.
+        :param used: the use of other living trees.
         """
-        before, used = self.index, used or {}
+        if used:
+            self._change_use(used)
+        if changed_trees:
+            self._replace_trees(changed_trees)
+        return self.index
+
+    def _change_use(self, used: Collection[TreeUse]) -> None:
+        before, columns = self.index, self._columns
+        use_changes = before.use_changes.copy()
+        amounts_by_class: dict[int, dict[int, int]] = {}
+        for root, amounts in used:
+            use_changes[root] += 1
+            for class_id, row, amount in amounts:
+                amounts_by_class.setdefault(class_id, {})[row] = amount
+        classes = before.classes.copy()
+        for class_id, by_row in amounts_by_class.items():
+            of_class = columns.classes[class_id]
+            of_class.use(by_row)
+            arrays = {"used": of_class.used.view(), "fit": of_class.fit.view()}
+            classes[class_id] = replace(classes[class_id], **arrays)
+        columns.use_changes = GrowableArray.after(use_changes)
+        self.index = replace(before, classes=classes, use_changes=use_changes)
+
+    def _replace_trees(self, changed_trees: Mapping[int, TreeRows | None]) -> None:
+        before = self.index
         in_order = {
             root_id: in_preorder(tree.root_id, tree.providers)
             for root_id, tree in sorted(changed_trees.items())
@@ -322,25 +355,18 @@ class IndexWriter:
         present = {root_id: rows for root_id, rows in in_order.items() if rows}
         self._left_out.difference_update(changed_trees)
         self._left_out.update(in_order.keys() - present.keys())
-        bases_before = {root_id: before.root_slot(root_id) for root_id in (*changed_trees, *used)}
+        bases_before = {root_id: before.root_slot(root_id) for root_id in changed_trees}
         old = {root_id: base for root_id, base in bases_before.items() if base is not None}
-        new: dict[int, int] = {}
-        for root_id, amounts in used.items():
-            new[root_id] = self._columns.append_again(old[root_id], amounts)
-        extent = before.extent
-        if changed_trees:
-            bases = self._columns.append(present.values())
-            new.update(zip(present, bases, strict=True))
-            extent = extent.plus(self._columns, _array(old.values()), -1)
-            extent = extent.plus(self._columns, _array(new.values()))
+        new = dict(zip(present, self._columns.append(present.values()), strict=True))
+        extent = before.extent.plus(self._columns, _array(old.values()), -1)
+        extent = extent.plus(self._columns, _array(new.values()))
         roots, root_ids = self._replace_roots(before, old, new)
         links = self._updated_links(before, old, new, roots)
         index = self._publish(roots, root_ids, links, extent)
         if index.size - extent.slots > max(_TOLERATED_DEAD, extent.slots):
             LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
             self._columns, roots = self.compact()
-            return self._publish(roots, root_ids, self._find_links(roots), extent)
-        return index
+            self._publish(roots, root_ids, self._find_links(roots), extent)
 
     def _replace_roots(
         self, before: Index, old: dict[int, int], new: dict[int, int]
@@ -389,8 +415,28 @@ class IndexWriter:
         return find_links(self._columns, roots, self._names.trait_ids.get(SHARING_TRAIT))
 
     def _publish(self, roots: IntArray, root_ids: IntArray, links: Links, extent: Extent) -> Index:
-        left_out = frozenset(self._left_out)
-        self.index = Index(self._columns, self._names, roots, root_ids, links, extent, left_out)
+        columns = self._columns
+        columns.use_changes.extend(np.zeros(columns.size - columns.use_changes.size, np.int32))
+        self.index = Index(
+            columns=columns,
+            names=self._names,
+            size=columns.size,
+            roots=roots,
+            root_ids=root_ids,
+            links=links,
+            extent=extent,
+            use_changes=columns.use_changes.view(),
+            left_out=frozenset(self._left_out),
+            parent=columns.parent.view(),
+            root=columns.root.view(),
+            end=columns.end.view(),
+            shape=columns.shape.view(),
+            trait_set=columns.trait_set.view(),
+            aggregate_set=columns.aggregate_set.view(),
+            trait_set_count=len(columns.trait_sets.members),
+            aggregate_set_count=len(columns.aggregate_sets.members),
+            classes={number: inventories.view() for number, inventories in columns.classes.items()},
+        )
         return self.index
 
 

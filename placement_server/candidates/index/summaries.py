@@ -2,13 +2,15 @@
 
 From 1.29 on an answer lists whole trees, so the text of a whole tree is the unit that is kept: as
 bytes, and with a comma in front, so that an answer of megabytes is put together in one copy.
-Slots never change their meaning, so a text is right for as long as its columns exist and the ids in
-them keep their names; a tree that changes gets new slots and thereby a new text.
+In its slots only the use of a tree changes, so a text is right for as long as its columns exist,
+the ids in them keep their names, and the use has changed as often as when the text was made.
 """
 
 import threading
 from collections.abc import Collection, Iterable
 from typing import Any, Final
+
+import numpy as np
 
 from placement_server.candidates import sizes
 from placement_server.candidates.index.index import Index
@@ -23,8 +25,9 @@ _MOST_KEPT_OF_COPY: Final = 1024 * 1024
 class _Texts:
     """Texts rendered from one set of columns, with ids of one meaning. Thread safe.
 
-    Those of whole trees have the slot of the root as their key; those of sets of traits the
-    number of the set, inverted. The oldest go first.
+    Those of whole trees have the slot of the root as their key, and are kept with the number of
+    changes of the tree's use before them; those of sets of traits have the number of the set,
+    inverted. The oldest go first.
 
     :param most: the most bytes that are kept.
     :param base: texts of the index of which this is a copy, and that index: these have all that
@@ -36,41 +39,44 @@ class _Texts:
         self.meanings = index.names.meanings
         self._most = most
         self._base = base
-        self._texts: dict[int, Any] = {}
+        self._use_changes = index.use_changes
+        self._texts: dict[int, tuple[int, Any]] = {}
         self._lock = threading.Lock()
         self.size = 0
 
-    def get(self, key: int) -> Any:
-        """Return a text, None where there is none."""
+    def get(self, key: int) -> tuple[int, Any] | None:
+        """Return a text and the changes of use before it, None where there is none."""
         if self._base is not None and self._is_shared(key):
             return self._base[0].get(key)
         return self._texts.get(key)
 
-    def some(self, keys: Iterable[int]) -> Iterable[Any]:
-        """Return texts, None for each that there is not."""
+    def some(self, keys: Iterable[int]) -> Iterable[tuple[int, Any] | None]:
+        """Return what `get` returns for each of some keys."""
         return map(self._texts.get if self._base is None else self.get, keys)
 
-    def keep(self, key: int, text: str | bytes) -> None:
+    def keep(self, key: int, text: str | bytes, use_changes: int = 0) -> None:
         """Keep a text for later answers."""
         if self._base is not None and self._is_shared(key):
-            self._base[0].keep(key, text)
+            self._base[0].keep(key, text, use_changes)
             return
         with self._lock:
             if key in self._texts:
-                return
-            self._texts[key] = text
+                self.size -= _size(self._texts.pop(key)[1])
+            self._texts[key] = use_changes, text
             self.size += _size(text)
             while self.size > self._most:
-                self.size -= _size(self._texts.pop(next(iter(self._texts))))
+                self.size -= _size(self._texts.pop(next(iter(self._texts)))[1])
 
     def _is_shared(self, key: int) -> bool:
         assert self._base is not None
         origin = self._base[1]
-        return key < origin.size if key >= 0 else ~key < origin.trait_set_count
+        if key < 0:
+            return ~key < origin.trait_set_count
+        return key < origin.size and self._use_changes[key] == origin.use_changes[key]
 
 
 def _size(text: str | bytes) -> int:
-    return sizes.ENTRY + sizes.text(len(text))
+    return sizes.ENTRY + sizes.key(1) + sizes.text(len(text))
 
 
 class SummaryCache:
@@ -105,9 +111,14 @@ class SummaryCache:
     def trees(self, index: Index, roots: Collection[int]) -> list[bytes]:
         """Return the summaries of whole trees: members of an object, each after a comma."""
         cached_texts = self._of(index)
+        use_changes = index.use_changes.take(np.fromiter(roots, np.int64, len(roots))).tolist()
         return [
-            text if text is not None else _new_text(index, root, cached_texts)
-            for root, text in zip(roots, cached_texts.some(roots), strict=True)
+            entry[1]
+            if entry is not None and entry[0] == changes
+            else _new_text(index, root, changes, cached_texts)
+            for root, changes, entry in zip(
+                roots, use_changes, cached_texts.some(roots), strict=True
+            )
         ]
 
     def providers(
@@ -129,11 +140,11 @@ class SummaryCache:
         return texts
 
 
-def _new_text(index: Index, root: int, cached_texts: _Texts) -> bytes:
+def _new_text(index: Index, root: int, use_changes: int, cached_texts: _Texts) -> bytes:
     slots = range(root, int(index.end[root]))
     members = [f",{_nested_member(index, slot, cached_texts)}" for slot in slots]
     text = "".join(members).encode()
-    cached_texts.keep(root, text)
+    cached_texts.keep(root, text, use_changes)
     return text
 
 
@@ -150,8 +161,11 @@ def _nested_member(index: Index, slot: int, cached_texts: _Texts) -> str:
 
 def _traits_of(index: Index, slot: int, cached_texts: _Texts) -> str:
     number = int(index.trait_set[slot])
-    text: str | None = cached_texts.get(~number)
-    if text is None:
+    entry = cached_texts.get(~number)
+    text: str
+    if entry is not None:
+        text = entry[1]
+    else:
         names = index.names.trait_names
         members = index.columns.trait_sets.members[number]
         text = '"traits":[' + ",".join(f'"{names[trait]}"' for trait in members) + "]"

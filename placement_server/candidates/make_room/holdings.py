@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 from placement_server.store.providers.tree import SHARING_TRAIT
@@ -123,7 +123,7 @@ class Holdings:
         self.identities: IntArray = mixed ^ (self._kinds << 1)
         self._shape_of = np.full(count, -1, np.int64)
 
-    def _mixed(self, *columns: IntArray) -> IntArray:
+    def _mixed(self, *columns: IntArray | SlotArray) -> IntArray:
         """Return a number for each consumer that is equal where all that it holds is equal.
 
         Others differ, as good as surely: by 64 bits.

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from placement_server.candidates.index.arrays import BoolArray, IntArray, has_any
+from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray, has_any
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.set_table import looked_up
 from placement_server.candidates.index.sharing import NO_LINKS, Links
@@ -290,7 +290,7 @@ class _RootFilter:
         return Links(links.share[matter], links.anchor[matter])
 
 
-def _mask(size: int, slots: IntArray) -> BoolArray:
+def _mask(size: int, slots: IntArray | SlotArray) -> BoolArray:
     mask = np.zeros(size, dtype=bool)
     mask[slots] = True
     return mask

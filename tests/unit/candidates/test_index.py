@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from placement_server.candidates.index import index as indexes
-from placement_server.candidates.index.index import IndexWriter
+from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
 
@@ -43,19 +44,31 @@ def test_an_index_stays_what_it_is_while_the_writer_goes_on() -> None:
 def test_other_use_of_a_tree_is_as_if_the_tree_were_read_again(amount: int) -> None:
     world = [*WORLD, Provider("nic", "host", {"VCPU": 2, "MEMORY_MB": Inventory(50, used=3)})]
     writer, reader = writer_of(world), writer_of(world)
-    keys = writer.inventory_keys(1)
     cpu, memory = (writer.index.names.class_ids[name] for name in ("VCPU", "MEMORY_MB"))
-    assert keys == {(1, cpu), (2, memory), (4, cpu), (4, memory)}
-    used = {key: amount + number for number, key in enumerate(sorted(keys))}
+    keys = [(1, cpu), (2, memory), (4, cpu), (4, memory)]
+    used = {key: amount + number for number, key in enumerate(keys)}
     tree = next(iter(reader.index.trees()))
     read_again = reader.apply({1: with_use(tree, used)})
-    index = writer.apply({}, {1: used})
+    tree_use = writer.place(1, used)
+    assert tree_use is not None
+    before = writer.index
+    trees_before = list(before.trees())
+    index = writer.apply({}, [tree_use])
+    assert list(before.trees()) == trees_before
     assert list(index.trees()) == list(read_again.trees())
     assert index.extent == read_again.extent
-    assert index.links.anchor.tolist() == read_again.links.anchor.tolist()
-    for class_id, view in read_again.classes.items():
-        assert index.classes[class_id].slot.tolist() == view.slot.tolist()
-        assert index.classes[class_id].fit.tolist() == view.fit.tolist()
+    assert [index.columns.uuid[slot] for slot in index.links.anchor] == ["host"]
+    assert fits_by_uuid(index) == fits_by_uuid(read_again)
+
+
+def fits_by_uuid(index: Index) -> dict[tuple[str, int], int]:
+    living = set(index.living_slots(np.arange(index.size)).tolist())
+    return {
+        (index.columns.uuid[slot], class_id): fit
+        for class_id, view in index.classes.items()
+        for slot, fit in zip(view.slot.tolist(), view.fit.tolist(), strict=True)
+        if slot in living
+    }
 
 
 def with_use(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows:

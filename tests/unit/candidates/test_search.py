@@ -312,6 +312,23 @@ def test_a_summary_follows_its_provider() -> None:
     assert used() == 5
 
 
+def test_a_summary_shows_the_use_of_its_own_index() -> None:
+    writer = writer_of([Provider("host", None, {"VCPU": 8})])
+    summaries = SummaryCache()
+    indexes = [writer.index]
+    key = (1, writer.index.names.class_ids["VCPU"])
+    for amount in (3, 5):
+        tree_use = writer.place(1, {key: amount})
+        assert tree_use is not None
+        indexes.append(writer.apply({}, [tree_use]))
+    sizes = set()
+    for amount, index in [*zip((0, 3, 5), indexes, strict=True)] * 2:
+        for _ in range(2):
+            assert b'"used":%d' % amount in summaries.trees(index, [0])[0]
+        sizes.add(summaries.size)
+    assert len(sizes) == 1, "the text of an older use is not kept"
+
+
 def test_summaries_of_old_and_new_columns_do_not_mix() -> None:
     old = writer_of([Provider("old", None, {"VCPU": 1})]).index
     new = writer_of([Provider("new", None, {"VCPU": 2})]).index
