@@ -10,10 +10,10 @@ import copy
 import json
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-import msgspec
+import msgspec.inspect
 from msgspec import Meta
 
 SHOWN: Final = 60
@@ -88,17 +88,24 @@ def decode(content: bytes, kind: type[Value]) -> Value:
 def _decoded(content: bytes, kind: type[Value]) -> Value:
     try:
         return decoder_of(kind).decode(content)
-    except msgspec.DecodeError as error:
+    except msgspec.DecodeError:
         # Python reads UTF-16, a byte order mark and a key that is there twice
         document = json.loads(content)
         value = convert(document, kind)
-        try:
-            json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
-        except ValueError:
-            # and what it can neither print nor send
-            fault = f"it has half a character or a number that JSON lacks ({error})"
-            raise Misfit(fault) from None
+        # and what it can neither print nor send
+        check_json(document)
         return value
+
+
+def check_json(document: Any) -> None:
+    """Check that a document has only what JSON has, so that it can be printed and sent.
+
+    :raises Misfit: it has half a character, a number without an end, a date, or itself.
+    """
+    try:
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except (RecursionError, TypeError, ValueError) as error:
+        raise Misfit(f"it has half a character or a value that JSON lacks ({error})") from None
 
 
 def decoder_of(kind: type[Value]) -> msgspec.json.Decoder[Value]:
@@ -139,7 +146,8 @@ def _located_fault(document: Any, kind: Any, text: str) -> str:
     fault, _, path = text.removesuffix("`").rpartition(" - at `")
     if not fault:
         fault, path = text, "$"
-    if path.startswith("key` in `"):
+    is_key = path.startswith("key` in `")
+    if is_key:
         # of a key that does not fit, msgspec names the map alone
         path = f"{path.removeprefix('key` in `')}[...]"
         keys = _keys(document, kind, text, path)
@@ -158,8 +166,32 @@ def _located_fault(document: Any, kind: Any, text: str) -> str:
         words = _words_of_patterns.get(expectation[2], f"{kinds}{expectation[2]}")
         return f"{place} is {value_text(value)}, not {words}"
     if fault.startswith("Invalid enum value"):
-        return f"{place} is {value_text(value)}, which is not known there"
+        known_words = _words(
+            msgspec.inspect.type_info(kind), [*keys[:-1], None] if is_key else keys
+        )
+        return f"{place} is {value_text(value)}, not one of {', '.join(map(str, known_words))}"
     return f"{place} is {value_text(value)}: {fault}"
+
+
+def _words(kind: msgspec.inspect.Type, keys: Sequence[Any]) -> Iterator[Any]:
+    """Iterate over the words that are known at a place, of which `None` is a key of a map."""
+    match kind:
+        case msgspec.inspect.EnumType(cls):
+            yield from (member.value for member in cls)
+        case msgspec.inspect.LiteralType(values):
+            yield from values
+        case msgspec.inspect.UnionType(kinds):
+            for part in kinds:
+                yield from _words(part, keys)
+        case msgspec.inspect.StructType(_, fields):
+            [field] = (field for field in fields if field.encode_name == keys[0])
+            yield from _words(field.type, keys[1:])
+        case msgspec.inspect.DictType(key_kind, value_kind):
+            yield from _words(key_kind if keys[0] is None else value_kind, keys[1:])
+        case msgspec.inspect.TupleType(kinds):
+            yield from _words(kinds[keys[0]], keys[1:])
+        case msgspec.inspect.ListType(part) | msgspec.inspect.VarTupleType(part):
+            yield from _words(part, keys[1:])
 
 
 def _keys(document: Any, kind: Any, text: str, path: str) -> list[Any]:

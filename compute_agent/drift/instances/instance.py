@@ -196,14 +196,12 @@ def instance_of(body: Mapping[str, Any]) -> Instance:
 
 
 def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
-    """Return what a guest holds, from the JSON form in which agents report it.
+    """Return what healing has to know of a guest's holdings, from what agents report of them.
 
     :raises InvalidRequest: a field of the wrong type.
     """
     fields = Fields(body, "devices")
     return InstanceDevices(
-        pinned_cpus=tuple(int(cpu) for cpu in fields.list("pinned_cpus")),
-        floating_cpus=tuple(int(cpu) for cpu in fields.list("floating_cpus")),
         cells=tuple(
             CellUse(cell.number("cell"), cell.number("vcpus"), cell.number("memory_mib"))
             for cell in fields.objects("cells")
@@ -211,10 +209,8 @@ def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
         page_size_kib=fields.number("page_size_kib") or None,
         pci_addresses=tuple(pci_address(address) for address in fields.list("pci_addresses")),
         mdevs=tuple(
-            MdevUse(mdev.text("uuid") or None, pci_address(mdev.text("parent")))
-            for mdev in fields.objects("mdevs")
+            MdevUse(None, pci_address(mdev.text("parent"))) for mdev in fields.objects("mdevs")
         ),
-        pmem=tuple(str(name) for name in fields.list("pmem")),
     )
 
 

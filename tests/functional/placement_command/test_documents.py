@@ -124,9 +124,9 @@ def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file:
         ("absent: !!bool perhaps", "a value that cannot be read: 'perhaps'"),
         (
             "providers: [{name: a, inventories: {VCPU: {total: 4, reserved: 2024-02-03}}}]",
-            "a value that no request can have: Object of type date",
+            "a value that JSON lacks (Object of type date",
         ),
-        (r'providers: [{name: "a\uD800"}]', "a value that no request can have: 'utf-8' codec"),
+        (r'providers: [{name: "a\uD800"}]', "a value that JSON lacks ('utf-8' codec"),
         ("hosts: []", "hosts is not known"),
         ("providers: [{name: a}, {name: a}]", "more than once"),
         ("providers: [{name: a, parent: b}, {name: b, parent: a}]", "a circle: a -> b -> a"),

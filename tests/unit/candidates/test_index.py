@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -40,15 +39,23 @@ def test_an_index_stays_what_it_is_while_the_writer_goes_on() -> None:
     assert writer.index.slot_of("cell") is None
 
 
+def world_with_use(host: int, cell: int, cpu: int, memory: int) -> list[Provider]:
+    nic = {"VCPU": Inventory(2, used=cpu), "MEMORY_MB": Inventory(50, used=memory)}
+    return [
+        Provider("host", None, {"VCPU": Inventory(4, used=host)}, ("CUSTOM_A",), ("agg",)),
+        Provider("cell", "host", {"MEMORY_MB": Inventory(100, ratio=1.5, used=cell)}),
+        Provider("nic", "host", nic),
+        WORLD[2],
+    ]
+
+
 @pytest.mark.parametrize("amount", [0, 3, 200])
 def test_other_use_of_a_tree_is_as_if_the_tree_were_read_again(amount: int) -> None:
-    world = [*WORLD, Provider("nic", "host", {"VCPU": 2, "MEMORY_MB": Inventory(50, used=3)})]
+    world, amounts = world_with_use(0, 7, 0, 3), range(amount, amount + 4)
     writer, reader = writer_of(world), writer_of(world)
     cpu, memory = (writer.index.names.class_ids[name] for name in ("VCPU", "MEMORY_MB"))
-    keys = [(1, cpu), (2, memory), (4, cpu), (4, memory)]
-    used = {key: amount + number for number, key in enumerate(keys)}
-    tree = next(iter(reader.index.trees()))
-    read_again = reader.apply({1: with_use(tree, used)})
+    used = dict(zip([(1, cpu), (2, memory), (3, cpu), (3, memory)], amounts, strict=True))
+    read_again = reader.apply({1: trees_of(world_with_use(*amounts))[0]})
     tree_use = writer.place(1, used)
     assert tree_use is not None
     before = writer.index
@@ -69,22 +76,6 @@ def fits_by_uuid(index: Index) -> dict[tuple[str, int], int]:
         for slot, fit in zip(view.slot.tolist(), view.fit.tolist(), strict=True)
         if slot in living
     }
-
-
-def with_use(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows:
-    return replace(
-        tree,
-        providers=tuple(
-            replace(
-                row,
-                inventories=tuple(
-                    replace(held, used=used[row.id, held.resource_class_id])
-                    for held in row.inventories
-                ),
-            )
-            for row in tree.providers
-        ),
-    )
 
 
 def test_links_follow_a_tree_to_its_new_slots() -> None:

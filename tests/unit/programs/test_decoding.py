@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -21,6 +22,11 @@ class Record(Struct):
             raise ValueError("seven is reserved")
 
 
+class Level(StrEnum):
+    LOW = "low"
+    HIGH = "high"
+
+
 class Document(Struct, forbid_unknown_fields=True):
     amount: Whole = 0
     count: Count = 0
@@ -28,7 +34,9 @@ class Document(Struct, forbid_unknown_fields=True):
     lists: dict[str, list[int]] = {}
     records: dict[str, dict[str, Record]] = {}
     word: Literal["cold", "live"] = "cold"
+    words: list[dict[Literal["a", "c"], Level]] = []
     pair: tuple[str, str] = ("", "")
+    pairs: tuple[tuple[Literal["a", "c"], int], ...] = ()
     parent: str | None = None
     wrapped: Record | None = field(default=None, name="data.of.it")
 
@@ -48,7 +56,10 @@ class Document(Struct, forbid_unknown_fields=True):
         ('{"lists": {"a": [], "b": [1, "x"]}}', 'lists.b[1] is "x", not a whole number'),
         ('{"records": {"b": {"c": {"total": 1}, "d": {}}}}', "records.b.d.total is missing"),
         ('{"records": {"a b": {"c": {"total": 7}}}}', 'records["a b"].c is {"total": 7}: seven is'),
-        ('{"word": "warm"}', 'word is "warm", which is not known there'),
+        ('{"word": "warm"}', 'word is "warm", not one of cold, live'),
+        ('{"words": [{"a": "low"}, {"a": "warm"}]}', 'words[1].a is "warm", not one of low, high'),
+        ('{"words": [{"b": "low"}]}', 'words[0]: the key is "b", not one of a, c'),
+        ('{"pairs": [["a", 1], ["b", 1]]}', 'pairs[1][0] is "b", not one of a, c'),
         ('{"pair": ["a"]}', 'pair is ["a"], not a list of length 2'),
         ('{"parent": 1}', "parent is 1, not text or null"),
         ('{"data.of.it": {"total": "1"}}', 'data.of.it.total is "1", not a whole number'),

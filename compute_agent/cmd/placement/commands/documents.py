@@ -20,7 +20,7 @@ from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.screen import progress_bars
 from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
-from compute_agent.programs.decoding import Misfit, Whole, convert, matching
+from compute_agent.programs.decoding import Misfit, Whole, check_json, convert, matching
 from compute_agent.programs.exit_status import Exit
 from compute_agent.state.documents import FileUnusable, read_named
 
@@ -234,16 +234,13 @@ def _document(file: str, kind: type[Struct], words: str) -> dict[str, Any]:
     except FileUnusable as error:
         raise BadInput(f"{file} {error}.") from error
     _check(document, kind, f"{file} is not {words}")
-    try:
-        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
-    except (RecursionError, TypeError, ValueError) as error:
-        # its own request would fail on it, after those of earlier steps were sent
-        raise BadInput(f"{file} has a value that no request can have: {error}") from error
     return dict(document)
 
 
 def _check(document: Any, kind: Any, fault: str) -> None:
     try:
         convert(document, kind)
+        # its own request would fail on it, after those of earlier steps were sent
+        check_json(document)
     except Misfit as error:
         raise BadInput(f"{fault}: {error}.") from error
