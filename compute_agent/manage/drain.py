@@ -179,7 +179,7 @@ def _placed_together(
         "leave_alone": {"trees": left_out},
         "time_limit": _PLANNING_SECONDS,
     }
-    plans = placement.candidates.make_room(question).plans
+    plans = placement.candidates.make_room(question)["plans"]
     planned_moves = plans[0]["moves"] if plans else []
     places: dict[str, _Place] = {
         move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
@@ -203,8 +203,8 @@ def _placed_together(
 
 def _why_not(explanation: Explanation, host_name: Callable[[str], str]) -> str:
     """Return the first sentence, with the name of the host that it has as an example."""
-    sentence = explanation.sentences[0]
-    for root in {entry["example"] for entry in explanation.closest}:
+    sentence = explanation["sentences"][0]
+    for root in {entry["example"] for entry in explanation["closest"]}:
         if root in sentence:
             sentence = sentence.replace(root, host_name(root))
     return sentence

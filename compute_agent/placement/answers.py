@@ -228,7 +228,7 @@ class Shortage(TypedDict):
     step_size: NotRequired[Whole]
 
 
-class Explanation(Struct, frozen=True):
+class Explanation(TypedDict):
     """An explanation of the candidates that a query has.
 
     :ivar sentences: all of it, to be read.
@@ -281,7 +281,7 @@ class Plan(TypedDict):
     stuck: list[str]
 
 
-class Room(Struct, frozen=True):
+class Room(TypedDict):
     """Plans that make room, and whether none is better."""
 
     plans: list[Plan]

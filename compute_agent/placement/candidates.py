@@ -96,14 +96,16 @@ class Candidates:
             path,
             version or self._connection.newest(NEWEST),
             extensions=EXTENSIONS_VERSION,
+            good=(200,),
             doing="Asking why there are few allocation candidates or none",
             error=errors.AllocationCandidateRetrievalFailed,
         )
         try:
-            return self._connection.read(request, Explanation)
+            response = self._connection.call(request)
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers this extension. %s", error)
             return None
+        return responses.whole_body_of(request, response, Explanation)
 
     def candidates_if(self, changes: Sequence[Mapping[str, Any]], query: str) -> CandidateList:
         """Return the candidates for a query with changes supposed to be made.
@@ -137,7 +139,7 @@ class Candidates:
         response = self._connection.call(request)
         if response.status == 400:
             raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")
-        return responses.body_of(request, response, Room)
+        return responses.whole_body_of(request, response, Room)
 
     def _answers_if(
         self,

@@ -12,7 +12,7 @@ import email.utils
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -206,6 +206,15 @@ def body_of(request: Request, response: Response, kind: type[T]) -> T:
         return decoding.decoder_of(kind).decode(response.content)
     except (ValueError, RecursionError, LimitExceeded) as error:
         raise _misfit(request, response, kind, error) from error
+
+
+def whole_body_of(request: Request, response: Response, kind: type[T]) -> T:
+    """Return the body of a good answer with what its type, of dictionaries, lacks.
+
+    :raises errors.PlacementError: as `body_of`.
+    """
+    body_of(request, response, kind)
+    return cast(T, document_of(request, response))
 
 
 def _misfit(

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from msgspec import Struct, to_builtins
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from compute_agent.errors import PlacementError
 from compute_agent.programs.kept_values import KeptValues
@@ -142,7 +142,7 @@ class Explainer:
     def _explanation(self, query: str) -> Mapping[str, Any] | None:
         explanation = self._explanations.get(query)
         if explanation is None and (answer := self._placement.explanation(parse_qsl(query))):
-            explanation = self._explanations.keep(query, _of_the_request(asdict(answer)))
+            explanation = self._explanations.keep(query, _of_the_request(answer))
         return explanation
 
 

@@ -110,8 +110,8 @@ def _best_plan(
     plans, is_proved, is_hidden = [], True, False
     for query, roots in avoided_roots.items():
         room = client.make_room({**question, "avoid": roots, "request": query})
-        is_proved &= room.proved
-        for plan in room.plans:
+        is_proved &= room["proved"]
+        for plan in room["plans"]:
             if plan["moves"]:
                 plans.append(plan)
             else:

@@ -34,6 +34,7 @@ ANSWER = {
     "short": [SHORT],
     "complete": True,
 }
+PLAN = {"moves": [], "places": [], "memory_mb": 0, "whole": True, "stuck": []}
 
 
 class Placement:
@@ -69,10 +70,18 @@ def test_a_placement_without_these_extensions_is_not_asked(offered):
 
 def test_placement_is_asked_without_the_limit_of_the_search():
     placement = Placement("1.1", ANSWER)
-    assert explained(placement) == Explanation(**ANSWER)
+    assert explained(placement) == ANSWER
     (request,) = placement.asked
     assert request.extensions == (1, 1)
     assert request.path == "/candidate_explanation?resources=VCPU:16&limit=5"
+
+
+def test_what_a_newer_placement_adds_is_there_to_be_printed():
+    answer = ANSWER | {"closest": [CLOSEST | {"cost": [1]}], "hints": {"a": None}}
+    assert explained(Placement("1.1", answer)) == answer
+    room = {"plans": [{**PLAN, "cost": 1}], "proved": True, "hints": []}
+    candidates = Candidates(Connection(Placement("1.1", room), use_extensions=True))
+    assert candidates.make_room({}) == room
 
 
 @pytest.mark.parametrize(
