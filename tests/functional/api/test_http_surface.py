@@ -93,7 +93,7 @@ def test_allow_is_exactly_get_on_the_root_and_post_on_allocations_and_reshaper(
         "/traits/",
         "//",
         "/nowhere",
-        "resource_providers",
+        "x/resource_providers",
     ],
 )
 def test_a_trailing_or_doubled_slash_makes_an_unknown_path(api: Client, path: str) -> None:
@@ -248,48 +248,66 @@ def test_every_answer_has_a_request_id_of_its_own_and_errors_repeat_it(api: Clie
     assert inbound not in seen
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "newest_without"),
-    [
-        ("GET", "/resource_classes", "1.1"),
-        ("POST", "/resource_classes", "1.1"),
-        ("PUT", "/resource_classes/CUSTOM_A", "1.1"),
-        ("DELETE", "/resource_classes/CUSTOM_A", "1.1"),
-        ("GET", "/traits", "1.5"),
-        ("GET", "/traits/CUSTOM_A", "1.5"),
-        ("PUT", "/traits/CUSTOM_A", "1.5"),
-        ("DELETE", "/traits/CUSTOM_A", "1.5"),
-        ("GET", f"{RP}/{UNKNOWN}/traits", "1.5"),
-        ("PUT", f"{RP}/{UNKNOWN}/traits", "1.5"),
-        ("DELETE", f"{RP}/{UNKNOWN}/traits", "1.5"),
-        ("GET", "/usages", "1.8"),
-        ("GET", "/allocation_candidates", "1.9"),
-        ("POST", "/allocations", "1.12"),
-        ("POST", "/reshaper", "1.29"),
-    ],
+# What is checked before the lookups, in order: V the version that began it (404), A that JSON is
+# accepted (406), C that JSON is sent (415), P the policy (403).
+ORDERS = (
+    ("GET", RP, "AP", 0),
+    ("POST", RP, "CP", 0),
+    ("GET", f"{RP}/{UNKNOWN}", "AP", 0),
+    ("PUT", f"{RP}/{UNKNOWN}", "CP", 0),
+    ("DELETE", f"{RP}/{UNKNOWN}", "P", 0),
+    ("GET", f"{RP}/{UNKNOWN}/inventories", "AP", 0),
+    ("POST", f"{RP}/{UNKNOWN}/inventories", "CP", 0),
+    ("PUT", f"{RP}/{UNKNOWN}/inventories", "CP", 0),
+    ("DELETE", f"{RP}/{UNKNOWN}/inventories", "P", 5),
+    ("GET", f"{RP}/{UNKNOWN}/inventories/VCPU", "AP", 0),
+    ("PUT", f"{RP}/{UNKNOWN}/inventories/VCPU", "CP", 0),
+    ("DELETE", f"{RP}/{UNKNOWN}/inventories/VCPU", "P", 0),
+    ("GET", f"{RP}/{UNKNOWN}/usages", "AP", 0),
+    ("GET", f"{RP}/{UNKNOWN}/allocations", "AP", 0),
+    ("GET", f"{RP}/{UNKNOWN}/aggregates", "AVP", 1),
+    ("PUT", f"{RP}/{UNKNOWN}/aggregates", "CVP", 1),
+    ("GET", f"{RP}/{UNKNOWN}/traits", "VAP", 6),
+    ("PUT", f"{RP}/{UNKNOWN}/traits", "VCP", 6),
+    ("DELETE", f"{RP}/{UNKNOWN}/traits", "VP", 6),
+    ("GET", "/resource_classes", "VAP", 2),
+    ("POST", "/resource_classes", "VCP", 2),
+    ("GET", "/resource_classes/CUSTOM_A", "VAP", 2),
+    ("PUT", "/resource_classes/CUSTOM_A", "VCP", 2),
+    ("PUT", "/resource_classes/CUSTOM_A", "P", 7),
+    ("DELETE", "/resource_classes/CUSTOM_A", "VP", 2),
+    ("GET", "/traits", "VAP", 6),
+    ("GET", "/traits/CUSTOM_A", "VP", 6),
+    ("PUT", "/traits/CUSTOM_A", "VP", 6),
+    ("DELETE", "/traits/CUSTOM_A", "VP", 6),
+    ("GET", "/usages", "VAP", 9),
+    ("GET", f"/allocations/{UNKNOWN}", "AP", 0),
+    ("PUT", f"/allocations/{UNKNOWN}", "CP", 0),
+    ("DELETE", f"/allocations/{UNKNOWN}", "P", 0),
+    ("POST", "/allocations", "VCP", 13),
+    ("GET", "/allocation_candidates", "VAP", 10),
+    ("POST", "/reshaper", "VCP", 30),
 )
-def test_a_route_that_is_too_new_is_404_before_anything_else(
-    api: Client, method: str, path: str, newest_without: str
+
+
+@pytest.mark.parametrize(("method", "path", "order", "since"), ORDERS)
+def test_of_all_that_is_wrong_with_a_request_the_first_in_order_is_answered(
+    api: Client, method: str, path: str, order: str, since: int
 ) -> None:
-    answer = api(
-        method,
-        path,
-        version=newest_without,
-        token="nobody",
-        raw=b"no json",
-        content_type="text/plain",
-        headers={"Accept": "application/json, text/x-nothing"},
-    )
-    assert answer.status == 404
-    assert answer.detail == ""
-
-
-def test_on_aggregates_406_and_415_beat_the_404_of_the_version(api: Client) -> None:
-    path = f"{RP}/{UNKNOWN}/aggregates"
-    assert api.get(path, version="1.0", headers={"Accept": "text/plain"}).status == 406
-    assert api.put(path, version="1.0", raw=b"[]", content_type="text/plain").status == 415
-    assert api.get(path, version="1.0", token="nobody").status == 404
-    assert api.put(path, [], version="1.0", token="nobody").status == 404
+    for place, check in enumerate(order):
+        wrong = order[place:]
+        sent: dict[str, Any] = {
+            "version": f"1.{since - 1 if 'V' in wrong else since}",
+            "token": "nobody",
+            "raw": None if method == "GET" else b"no json",
+            "content_type": "text/plain" if "C" in wrong else "application/json",
+            "headers": {"Accept": "text/plain" if "A" in wrong else "application/json"},
+        }
+        answer = api(method, path, **sent)
+        assert answer.status == {"V": 404, "A": 406, "C": 415, "P": 403}[check], wrong
+        if check == "V":
+            # the bodies differ in their request ids
+            assert len(answer.body) == len(api(method, "/nowhere", **sent).body)
 
 
 def test_delete_inventories_before_1_5_is_405_without_allow(api: Client) -> None:
