@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
 
+from msgspec import structs
+
 from placement_server.candidates.query import parser as queries
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from tests.unit.candidates.forest import SHARING, Provider, Result
@@ -78,9 +80,10 @@ def groups_without_resources(difference: Difference) -> bool:
     if any(not group.required and not group.member_of for group in idle):
         return not definition.keys(difference.theirs)
     boundless = [
-        group if group.resources else replace(group, in_tree=None) for group in asked.query.groups
+        group if group.resources else structs.replace(group, in_tree=None)
+        for group in asked.query.groups
     ]
-    results = asked.by_definition(replace(asked.query, groups=tuple(boundless)))
+    results = asked.by_definition(structs.replace(asked.query, groups=tuple(boundless)))
     return any(group.in_tree for group in idle) and (
         asked.agrees(difference.theirs, definition.keys_of(results, asked.minor))
         or ("" in asked.groups and asked.lacks_only_shared_alone(difference.theirs, results))
