@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from compute_agent import errors
 from compute_agent.bounded_http import json_document
@@ -80,7 +80,7 @@ def refusal_of(response: Response) -> Refusal | None:
     """Placement's explanation, or None when the body is not one."""
     try:
         return decoding.decoder_of(_Refusals).decode(response.content).errors[0]
-    except (ValueError, IndexError, RecursionError):
+    except (ValueError, DecodeError, IndexError, RecursionError):
         # Not an explanation of placement's: said by the None, judged by the caller.
         return None
 
@@ -204,7 +204,8 @@ def body_of(request: Request, response: Response, kind: type[T]) -> T:
         if len(response.content) > LARGE:
             json_document.limit_containers(response.content)
         return decoding.decoder_of(kind).decode(response.content)
-    except (ValueError, RecursionError, LimitExceeded) as error:
+    except (ValueError, DecodeError, RecursionError, LimitExceeded) as error:
+        # an error of msgspec is a ValueError from its version 0.21 on
         raise _misfit(request, response, kind, error) from error
 
 

@@ -243,7 +243,8 @@ def _convert(document: Any, kind: type[Value]) -> Value:
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        if "Expected `raw`" not in str(error):
+        # named `any` by msgspec before 0.22
+        if not str(error).startswith(("Expected `raw`", "Expected `any`")):
             raise
         # there are parts that stay JSON, which only a text has
         return decoder.decode(json.dumps(document))
