@@ -44,7 +44,7 @@ def nested(base: ProviderTree) -> ProviderTree:
     for number in range(2):
         wanted.new_child(f"host_GPU{number}", "host")
         wanted.update_inventory(f"host_GPU{number}", {"VGPU": {"total": 4}})
-        wanted.add_traits(f"host_GPU{number}", "CUSTOM_MODEL")
+        wanted.add_traits(f"host_GPU{number}", "CUSTOM_MODEL", DISABLED)
         wanted.add_aggregates(f"host_GPU{number}", AGGREGATE)
     return wanted
 
@@ -74,17 +74,25 @@ def test_what_shrinks_is_written_before_what_grows(base):
     assert [step.name for step in written] == ["host", "host_GPU0", "host_GPU1"]
 
 
-def test_two_providers_that_exchange_capacity_are_first_shrunk():
+@pytest.mark.parametrize("rest", [0, 1])
+def test_two_providers_that_exchange_capacity_are_first_shrunk(rest):
+    def stock(**totals):
+        return {rc: {"total": total} for rc, total in totals.items() if total}
+
     base = ProviderTree()
     base.new_root("host", ROOT, 0)
-    for name, inventory in (("a", {"VCPU": {"total": 4}}), ("b", {"VGPU": {"total": 4}})):
-        base.new_child(name, "host", generation=0)
-        base.update_inventory(name, inventory)
+    base.new_child("a", "host", generation=0)
+    base.new_child("b", "host", generation=0)
+    base.update_inventory("a", stock(VCPU=4, VGPU=rest))
+    base.update_inventory("b", stock(VCPU=rest, VGPU=4))
     wanted = base.snapshot()
-    wanted.update_inventory("a", {"VGPU": {"total": 4}})
-    wanted.update_inventory("b", {"VCPU": {"total": 4}})
-    written = [(o.name, sorted(o.after)) for o in plan(base, wanted)]
-    assert written == [("a", []), ("b", []), ("a", ["VGPU"]), ("b", ["VCPU"])]
+    wanted.update_inventory("a", stock(VCPU=rest, VGPU=4))
+    wanted.update_inventory("b", stock(VCPU=4, VGPU=rest))
+    written = [
+        (o.name, *(o.after.get(rc, {"total": 0})["total"] for rc in ("VCPU", "VGPU")))
+        for o in plan(base, wanted)
+    ]
+    assert written == [("a", rest, rest), ("b", rest, rest), ("a", rest, 4), ("b", 4, rest)]
 
 
 def test_siblings_are_created_together_and_parents_before():
@@ -108,14 +116,21 @@ def test_siblings_are_created_together_and_parents_before():
         assert not {"numa1", "gpu1"} <= set(stage)
 
 
-def test_a_trait_that_restricts_comes_before_inventory_and_one_that_promises_after(base):
-    for trait, place in ((DISABLED, 1), ("HW_CPU_X86_AVX", 2)):
-        wanted = base.snapshot()
-        wanted.add_traits("host", trait)
-        wanted.update_inventory("host", {"VCPU": {"total": 9}, "VGPU": {"total": 8}})
-        steps = plan(base, wanted)
-        assert isinstance(steps[0], EnsureTraits)
-        assert isinstance(steps[place], SetTraits)
+@pytest.mark.parametrize(
+    ("trait", "order"),
+    [
+        (DISABLED, ["SetTraits", "SetInventory", "SetAggregates"]),
+        ("HW_CPU_X86_AVX", ["SetInventory", "SetAggregates", "SetTraits"]),
+    ],
+)
+def test_a_trait_that_restricts_comes_before_inventory_and_one_that_promises_after(
+    base, trait, order
+):
+    wanted = base.snapshot()
+    wanted.add_traits("host", trait)
+    wanted.add_aggregates("host", AGGREGATE)
+    wanted.update_inventory("host", {"VCPU": {"total": 9}, "VGPU": {"total": 8}})
+    assert kinds(plan(base, wanted)) == ["EnsureTraits", *order]
 
 
 def test_enabling_a_host_comes_after_its_inventory_and_losing_a_trait_before(base):
@@ -164,6 +179,7 @@ def test_a_doomed_provider_is_emptied_first_when_its_capacity_appears_elsewhere(
     steps = plan(base, wanted)
     assert [getattr(o, "name", None) for o in steps] == ["gpu", "host", "gpu"]
     assert kinds(steps) == ["SetInventory", "SetInventory", "DeleteProvider"]
+    assert kinds(plan(base, wanted, is_owned=lambda _: False)) == ["SetInventory", "KeepProvider"]
 
 
 def test_names_that_are_exchanged_pass_through_an_interim_name(base):
@@ -183,13 +199,21 @@ def test_names_that_are_exchanged_pass_through_an_interim_name(base):
     assert held == {one: "gpu1", two: "gpu0"}
 
 
-def test_a_foreign_providers_name_is_never_taken_away(base):
-    theirs = base.new_child("gpu0", "host", generation=0)
+@pytest.mark.parametrize(
+    ("is_owned", "order"),
+    [
+        (True, ["PutProvider", "CreateProvider", "DeleteProvider"]),
+        (False, ["CreateProvider", "KeepProvider"]),
+    ],
+)
+def test_the_name_of_a_provider_that_goes_is_free_for_its_successor_unless_it_is_foreign(
+    base, is_owned, order
+):
+    before = base.new_child("gpu0", "host", generation=0)
     wanted = base.snapshot()
-    wanted.remove(theirs)
+    wanted.remove(before)
     wanted.new_child("gpu0", "host", child_uuid(ROOT, "mine"))
-    steps = plan(base, wanted, is_owned=lambda _: False)
-    assert not [o for o in steps if isinstance(o, PutProvider)]
+    assert kinds(plan(base, wanted, is_owned=lambda _: is_owned)) == order
 
 
 def test_many_inventories_become_one_request_when_that_is_allowed(base):
@@ -244,6 +268,9 @@ class TestReshape:
         emptied = {c.name for c in reshape.changes if not c.after}
         assert emptied == {"host_GPU0", "host_GPU1"}
         assert kinds(steps)[-2:] == ["DeleteProvider", "DeleteProvider"]
+        fewer = deep.snapshot()
+        fewer.remove("host_GPU1")
+        assert kinds(plan(deep, fewer, allocations={})) == ["Reshape", "DeleteProvider"]
 
     def test_nothing_to_move_is_no_reshape(self, base):
         wanted = base.snapshot()
