@@ -50,7 +50,7 @@ def parse(xml: str, default_huge_page_kib: int = DEFAULT_HUGE_PAGE_KIB) -> Guest
         raise FactMalformed("a domain", xml, "<domain> with <uuid>")
     try:
         return _guest(domain, uuid.strip(), default_huge_page_kib)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise FactMalformed(f"domain {uuid}", xml, f"a whole description ({error})") from error
 
 
@@ -102,10 +102,7 @@ def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
             for source in domain.iterfind(f"devices/{device}/source")
         ),
         pmem_paths=tuple(
-            path.text or ""
-            for memory in domain.iterfind("devices/memory")
-            if memory.get("model") in ("nvdimm", "virtio-pmem")
-            for path in memory.iterfind("source/path")
+            path.text or "" for path in domain.iterfind("devices/memory/source/path")
         ),
     )
 

@@ -160,6 +160,7 @@ def test_an_instance_that_gets_a_device_keeps_its_cpus(host):
     assert cpus(more) == cpus(first)
     assert more.cells == first.cells
     assert len(more.units) == 3
+    assert claimed(host, ONE, {provider: {"PCPU": 2}}).units == first.units, "and gives it back"
 
 
 # -- what is shown -------------------------------------------------------------------------------

@@ -97,23 +97,27 @@ TWO_CELLS = (
 
 
 @pytest.mark.parametrize(
-    ("pages", "expected"),
+    ("pages", "expected", "of_whole"),
     [
-        ("<page size='1048576' unit='KiB'/>", 1048576),
-        ("", 2048),
-        ("<page size='2048' unit='KiB' nodeset='0-1'/>", 2048),
-        ("<page size='2048' unit='KiB' nodeset='1'/>", None),
+        ("<page size='1048576' unit='KiB'/>", 1048576, 1048576),
+        ("", 2048, 2048),
+        ("<page size='2048' unit='KiB' nodeset='0-1'/>", 2048, 2048),
+        ("<page size='2048' unit='KiB' nodeset='1'/>", None, None),
         (
             "<page size='2048' unit='KiB' nodeset='0'/>"
             "<page size='1048576' unit='KiB' nodeset='1'/>",
             None,
+            2048,
         ),
     ],
     ids=["for all", "size left open", "for each cell", "for a part", "several sizes"],
 )
-def test_pages_have_one_size_or_none_is_reported(pages: str, expected: int | None) -> None:
+def test_pages_have_one_size_or_none_is_reported(
+    pages: str, expected: int | None, of_whole: int | None
+) -> None:
     backing = f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>"
     assert parse(domain_xml(backing, TWO_CELLS)).page_size_kib == expected
+    assert parse(domain_xml(backing)).page_size_kib == of_whole, "a guest without cells"
 
 
 PINNED_MEMORY = (
@@ -133,7 +137,11 @@ def module(model: str, target: str, source: str = "") -> str:
 @pytest.mark.parametrize(
     ("devices", "extra_kib"),
     [
-        (module("dimm", "<size unit='KiB'>524288</size><node>1</node>"), 524288),
+        (
+            module("nvdimm", "<size unit='KiB'>524288</size><node>1</node>")
+            + module("dimm", "<size unit='KiB'>524288</size><node>1</node>"),
+            524288,
+        ),
         (
             module(
                 "virtio-mem",
@@ -142,9 +150,8 @@ def module(model: str, target: str, source: str = "") -> str:
             ),
             2 * 1024**2,
         ),
-        (module("nvdimm", "<size unit='KiB'>524288</size><node>1</node>"), 0),
     ],
-    ids=["DIMM", "virtio-mem as requested", "in a file"],
+    ids=["in a file and DIMM", "virtio-mem as requested"],
 )
 def test_modules_are_bound_as_the_cell_they_are_plugged_into(devices: str, extra_kib: int) -> None:
     without = parse(domain_xml(PINNED_MEMORY, TWO_CELLS))
@@ -284,6 +291,7 @@ def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named
         domain_xml("<cputune><vcpupin vcpu='0' cpuset='0-99999999999'/></cputune>"),
         domain_xml() + "<!--" + "x" * (4 << 20) + "-->",
         domain_xml().replace("4194304", "lots"),
+        "<domain><uuid>5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11</uuid><vcpu>1</vcpu></domain>",
         domain_xml().replace("KiB", "furlong"),
         domain_xml(
             devices="<hostdev type='pci'><source><address bus='x'/></source></hostdev>",
