@@ -113,6 +113,18 @@ def test_pages_of_a_guest_are_taken_off_the_pool_that_they_are_of(flat):
         claimed(flat, THREE, {ROOT: {"VCPU": 1, "MEMORY_MB": 102}}, spec)
 
 
+def test_pages_that_are_on_no_certain_cell_are_taken_off_the_cells_with_the_most(flat):
+    flat.give_pages(100)
+    floating = (MemoryUse(None, 2048, 250), MemoryUse(None, 1048576, 1024))
+    uses = (CellUse(0, 1, 20),)
+    flat.driver.spawn(
+        TWO, devices=InstanceDevices(cells=uses, memory=(MemoryUse(0, 2048, 20), *floating))
+    )
+    spec = flavor(1, 132, numa_nodes=1, mem_page_size="2MB")
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="0: .* 130 MiB .* 1: .* 0 MiB in"):
+        claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 132}}, spec)
+
+
 # -- devices -------------------------------------------------------------------------------------
 
 ALIASES = read_aliases(

@@ -47,6 +47,7 @@ def test_devices_and_firmware_are_read() -> None:
     assert capabilities.tpm_versions == ("1.2", "2.0")
     assert capabilities.firmwares == ("bios", "efi")
     assert capabilities.secure_boot
+    assert not capabilities.tdx
 
 
 def test_secure_boot_needs_firmware_that_libvirt_finds() -> None:
@@ -75,8 +76,9 @@ def test_encrypted_guests_are_counted_by_kind() -> None:
     assert (amd.sev_guests, amd.sev_es_guests) == (410, 99)
     assert amd.launch_security == ("sev", "sev-snp")
     assert not amd.tdx
-    intel = parse_domain_capabilities(TDX_DOMAIN_CAPABILITIES)
-    assert (intel.sev_guests, intel.sev_es_guests, intel.tdx) == (None, None, True)
+    for other_sign in ("<value>tdx</value>", "<tdx supported='yes'/>"):
+        intel = parse_domain_capabilities(TDX_DOMAIN_CAPABILITIES.replace(other_sign, ""))
+        assert (intel.sev_guests, intel.sev_es_guests, intel.tdx) == (None, None, True)
 
 
 @pytest.mark.parametrize(
