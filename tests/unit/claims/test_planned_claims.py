@@ -98,7 +98,10 @@ def test_memory_of_guests_without_a_claim_counts_as_it_is_seen(flat):
     flat.driver.spawn(TWO, devices=InstanceDevices(memory=memory))
     with pytest.raises(errors.ComputeResourcesUnavailable, match="of ordinary memory"):
         claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 500}}, flavor(1, 500))
-    assert claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 400}}, flavor(1, 400))
+    claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 250}}, flavor(1, 250))
+    started = InstanceDevices(memory=(MemoryUse(None, None, 250),))
+    flat.driver.spawn(ONE, devices=started)  # counts once
+    assert claimed(flat, THREE, {ROOT: {"VCPU": 1, "MEMORY_MB": 150}}, flavor(1, 150))
 
 
 def test_pages_of_a_guest_are_taken_off_the_pool_that_they_are_of(flat):
