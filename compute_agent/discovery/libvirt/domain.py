@@ -101,9 +101,7 @@ def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
             for device in ("interface[@type='vdpa']", "disk[@type='vhostvdpa']")
             for source in domain.iterfind(f"devices/{device}/source")
         ),
-        pmem_paths=tuple(
-            path.text or "" for path in domain.iterfind("devices/memory/source/path")
-        ),
+        pmem_paths=tuple(path.text or "" for path in domain.iterfind("devices/memory/source/path")),
     )
 
 
