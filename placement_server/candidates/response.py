@@ -18,7 +18,7 @@ from placement_server.candidates.limits import MIB, Account
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, Plan
 from placement_server.candidates.search.problem import Positions
-from placement_server.candidates.search.search import Candidate
+from placement_server.candidates.search.search import Candidate, LoneCandidates
 from placement_server.candidates.search.tree_classes import TreeView
 
 
@@ -149,6 +149,11 @@ class _Layout:
         """The template of what one provider serves alone."""
         return self.new_template((0,) * len(self.plan.items))
 
+    @cached_property
+    def around_one_provider(self) -> list[str]:
+        """The pieces of that template, each place between two of which is for the same uuid."""
+        return self.at_one_provider.text.split("%s")
+
     def part(self, items: Sequence[int]) -> str:
         """Return the member of the allocations for one provider, its uuid left open."""
         sums: dict[int, int] = {}
@@ -217,6 +222,8 @@ class Renderer:
         :raises placement_server.candidates.errors.SearchGaveUp: the body takes more memory than it
             may.
         """
+        if isinstance(candidates, LoneCandidates):
+            return [self._lone_body(candidates.roots)]
         body = _Body(self._account)
         seen_slots: dict[int, None] = {}
         body.add(b'{"allocation_requests":[')
@@ -241,6 +248,14 @@ class Renderer:
         body.add(b"}}")
         body.end()
         return body.chunks
+
+    def _lone_body(self, roots: list[int]) -> bytes:
+        """Return the body of candidates of one provider each, which are no more than some."""
+        uuid, pieces = self.index.columns.uuid, self._layout.around_one_provider
+        requests = ",".join([uuid[root].join(pieces) for root in roots]).encode()
+        summaries = b"".join(self._summaries(roots))
+        self._account.take(2 * (len(requests) + len(summaries)))
+        return b'{"allocation_requests":[%b],"provider_summaries":{%b}}' % (requests, summaries[1:])
 
     def _requests(
         self, candidates: Iterable[Candidate], seen_slots: dict[int, None]
@@ -321,9 +336,6 @@ class Renderer:
                 seen_slots.update(dict.fromkeys(roots))
             else:
                 seen_slots.update(dict.fromkeys([root + place for root in roots]))
-        if len(set(places)) == 1:
-            at, pieces = places[0], text.split("%s")
-            return [uuid[root + at].join(pieces) for root in roots]
         return [text % tuple([uuid[root + at] for at in places]) for root in roots]
 
     def _summaries(self, seen_slots: Collection[int]) -> list[bytes]:

@@ -20,6 +20,7 @@ from placement_server.candidates.index.class_columns import ClassView, GrowableA
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links, links_in_order
 from placement_server.candidates.index.tree_shape import in_preorder
+from placement_server.candidates.query.filters import AggregateTerms
 from placement_server.store.changes.snapshot import (
     InventoryRow,
     NameRows,
@@ -123,6 +124,11 @@ class Index(Struct, eq=False):
         """Whether any provider has a parent."""
         return self.extent.nested_count > 0
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether every tree is one provider and none shares with others."""
+        return not self.has_nested and not len(self.links.share)
+
     def with_use(self, used: Mapping[int, IntArray]) -> "Index":
         """Return a copy with another use of some classes, each by inventory."""
         changed = {class_id: self.classes[class_id].with_use(used[class_id]) for class_id in used}
@@ -158,18 +164,26 @@ class Index(Struct, eq=False):
                 return slot
         return None
 
-    def passing_trait_sets(
-        self, terms: Iterable[Iterable[int]], forbidden_ids: Collection[int]
+    def with_traits(
+        self, terms: tuple[tuple[int, ...], ...], forbidden_ids: tuple[int, ...] = ()
     ) -> BoolArray:
-        """Return for each set of traits whether it has one of every term and none forbidden."""
-        return self.columns.trait_sets.passing(self.trait_set_count, terms, forbidden_ids)
+        """Return which slots have a trait of each term and none that is forbidden: read-only."""
+        sets, numbers = self.columns.trait_sets, self.trait_set
+        return sets.passing_slots(self.trait_set_count, numbers, terms, forbidden_ids)
 
-    def passing_aggregate_sets(
-        self, terms: Iterable[Iterable[str]], forbidden_aggregates: Collection[str]
+    def with_aggregates(
+        self, terms: AggregateTerms, forbidden_aggregates: frozenset[str] = frozenset()
     ) -> BoolArray:
-        """Return for each set of aggregates whether it has one of every term and none forbidden."""
-        sets = self.columns.aggregate_sets
-        return sets.passing(self.aggregate_set_count, terms, forbidden_aggregates)
+        """Return which slots are in one of each term and in none that is forbidden: read-only."""
+        sets, numbers = self.columns.aggregate_sets, self.aggregate_set
+        return sets.passing_slots(self.aggregate_set_count, numbers, terms, forbidden_aggregates)
+
+    def roots_in(self, slots: BoolArray) -> IntArray:
+        """Return which of some slots are living roots, in canonical order."""
+        passing = slots.take(self.roots)
+        if np.count_nonzero(passing) == len(passing):
+            return self.roots
+        return self.roots.take(passing.nonzero()[0])
 
     def living_slots(self, slots: IntArray) -> IntArray:
         """Return those of some slots whose trees are alive here."""

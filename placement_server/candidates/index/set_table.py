@@ -1,33 +1,17 @@
-"""Interned sets of trait ids or of aggregate uuids."""
+"""Interned sets of trait ids or of aggregate uuids, and the slots whose sets pass a filter."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-# Comparing all numbers with one costs a tenth of looking all of them up.
-_COMPARED = 4
+from placement_server.candidates.index.arrays import BoolArray, SlotArray
 
-
-def looked_up(
-    passing_mask: npt.NDArray[np.bool_], numbers: npt.NDArray[np.int32]
-) -> npt.NDArray[np.bool_]:
-    """Return for each provider whether its set is among some.
-
-    :param passing_mask: by the number of the set.
-    :param numbers: the number of the set of each provider.
-    """
-    passing_numbers = passing_mask.nonzero()[0]
-    if len(passing_numbers) == len(passing_mask):
-        return np.ones(len(numbers), dtype=bool)
-    if len(passing_numbers) > _COMPARED:
-        return passing_mask.take(numbers)
-    among = np.zeros(len(numbers), dtype=bool)
-    for number in passing_numbers.tolist():
-        among |= numbers == number
-    return among
+# The masks that a table keeps, in bytes.
+_MOST_KEPT: Final = 4 * 1024 * 1024
+_NO_SLOTS: Final = np.empty(0, dtype=bool)
 
 
 def occurring(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -55,6 +39,7 @@ class SetTable:
         )
         self._number: dict[tuple[Any, ...], int] = {}
         self._containing: dict[Any, list[int]] = {}
+        self._masks: dict[tuple[object, object], BoolArray] = {}
 
     def intern(self, members: tuple[Any, ...]) -> int:
         """Return the number of a set, given as a sorted tuple."""
@@ -75,7 +60,7 @@ class SetTable:
             return number if number is not None and number < self._shared_count else None
         return number
 
-    def containing_any(self, members: Iterable[Any], count: int) -> npt.NDArray[np.bool_]:
+    def containing_any(self, members: Iterable[Any], count: int) -> BoolArray:
         """Return for each of the first `count` sets whether it has any of some members."""
         containing = np.zeros(count, dtype=bool)
         for member in members:
@@ -86,7 +71,7 @@ class SetTable:
 
     def passing(
         self, count: int, terms: Iterable[Iterable[Any]], forbidden_members: Collection[Any]
-    ) -> npt.NDArray[np.bool_]:
+    ) -> BoolArray:
         """Return for each of the first `count` sets whether it passes.
 
         :param terms: of each, a set that passes has any member.
@@ -97,7 +82,32 @@ class SetTable:
             passing_mask &= self.containing_any(term, count)
         return passing_mask
 
-    def subset(self, numbers: npt.NDArray[np.int32]) -> "tuple[SetTable, npt.NDArray[np.int32]]":
+    def passing_slots(
+        self,
+        count: int,
+        numbers: SlotArray,
+        terms: tuple[Collection[Any], ...],
+        forbidden_members: Collection[Any],
+    ) -> BoolArray:
+        """Return for each slot whether its set passes, read-only; kept for the last filters.
+
+        A slot keeps its set, so later only slots that have been appended meanwhile are looked up.
+
+        :param numbers: the number of the set of each slot, of which the caller knows some.
+        :param terms: as for `passing`, hashable as the forbidden members are.
+        """
+        key, size = (terms, forbidden_members), len(numbers)
+        mask = self._masks.get(key, _NO_SLOTS)
+        if len(mask) < size:
+            passing_mask = self.passing(count, terms, forbidden_members)
+            mask = np.concatenate((mask, passing_mask[numbers[len(mask) :]]))
+            mask.flags.writeable = False
+            if len(self._masks) * size > _MOST_KEPT:
+                self._masks = {}
+            self._masks[key] = mask
+        return mask[:size]
+
+    def subset(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
         """Return a table of these sets alone, and their numbers in it."""
         table = SetTable()
         used_numbers = occurring(numbers)

@@ -87,8 +87,7 @@ class Holdings:
         self._starts = np.searchsorted(self.consumer, np.arange(count + 1))
         sharing = index.names.trait_ids.get(SHARING_TRAIT)
         # A term of no traits is met by none.
-        sets = index.passing_trait_sets([[] if sharing is None else [sharing]], [])
-        self.is_pool: BoolArray = sets[index.trait_set]
+        self.is_pool = index.with_traits((() if sharing is None else (sharing,),))
         root = index.root[self.slot].astype(np.int64)
         is_private = ~self.is_pool[self.slot]
         has_private = np.zeros(count, bool)

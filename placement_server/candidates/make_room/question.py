@@ -124,10 +124,9 @@ def find_room(
     is_left_alone = np.zeros(index.size, bool)
     ids = index.names.trait_ids
     # A term of none is met by none.
-    traits = [ids[trait] for trait in question.traits if trait in ids]
-    is_left_alone |= index.passing_trait_sets([traits], [])[index.trait_set]
-    sets = index.passing_aggregate_sets([question.aggregates], frozenset())
-    is_left_alone |= sets[index.aggregate_set]
+    traits = tuple([ids[trait] for trait in question.traits if trait in ids])
+    is_left_alone |= index.with_traits((traits,))
+    is_left_alone |= index.with_aggregates((frozenset(question.aggregates),))
     for number, uuid in enumerate(question.trees):
         is_left_alone[_root(index, uuid, f"/leave_alone/trees/{number}")] = True
     takes_moves = takes_request & ~is_left_alone

@@ -4,23 +4,29 @@ Groups are looked at in the order of the query, and the search stops at the firs
 serve.
 """
 
-from collections.abc import Iterable
 from functools import reduce
+from itertools import accumulate
 from operator import and_, or_
 from typing import NoReturn
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray, has_any
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.index.set_table import looked_up
 from placement_server.candidates.index.sharing import NO_LINKS, Links
 from placement_server.candidates.limits import Account
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.search.course import Course
-from placement_server.candidates.search.known_query import KnownQuery, UnknownName, known_query
+from placement_server.candidates.search.known_query import (
+    KnownQuery,
+    ProviderFilter,
+    UnknownName,
+    known_query,
+)
+
+_NO_ROOTS = np.empty(0, dtype=np.int64)
 
 
 class _Nothing(Exception):
@@ -41,7 +47,7 @@ class EligibleProviders(Struct):
     own: list[BoolArray] = []
     foreign: list[BoolArray] = []
     terms: list[BoolArray] = []
-    roots: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    roots: IntArray = _NO_ROOTS
     links: Links = NO_LINKS
 
 
@@ -84,16 +90,9 @@ class _RootFilter:
                     self._restrict_by_unsuffixed(number, group)
         except _Nothing:
             return self.eligible
-        self.eligible.roots = self._roots_in(self.remaining_mask)
+        self.eligible.roots = self.index.roots_in(self.remaining_mask)
         self.eligible.links = self._useful_links()
         return self.eligible
-
-    def _roots_in(self, slots: BoolArray) -> IntArray:
-        """Return some roots, given as slots, in canonical order."""
-        roots = self.index.roots
-        if np.count_nonzero(slots) == len(roots):
-            return roots
-        return roots.take(slots.take(roots).nonzero()[0])
 
     def _keep_roots(self, passing_mask: BoolArray, group: str, reason: str) -> None:
         """Keep the roots among some slots.
@@ -102,43 +101,26 @@ class _RootFilter:
         """
         before, self.remaining_mask = self.remaining_mask, self.remaining_mask & passing_mask
         if self.course is not None:
-            self.course.roots_rejected(group, reason, self._roots_in(before & ~passing_mask))
+            self.course.roots_rejected(group, reason, self.index.roots_in(before & ~passing_mask))
         if not has_any(self.remaining_mask):
             raise _Nothing
 
     def _narrow_by_root(self) -> None:
-        query = self.query
-        if query.root_required or query.root_forbidden:
-            terms = [[number] for number in self.known.root_required_ids]
-            passing_mask = self._with_traits(terms, self.known.root_forbidden_ids)
-            self._keep_roots(passing_mask, "root", "root_required")
-        if query.root_member_of or query.root_forbidden_aggregates:
-            members, forbidden_aggregates = query.root_member_of, query.root_forbidden_aggregates
-            passing_mask = self._with_aggregates(members, forbidden_aggregates)
-            self._keep_roots(passing_mask, "root", "root_member_of")
-
-    def _with_traits(self, terms: Iterable[list[int]], forbidden_ids: list[int]) -> BoolArray:
-        """Return which slots have a trait of each term and none that is forbidden."""
-        index = self.index
-        return looked_up(index.passing_trait_sets(terms, forbidden_ids), index.trait_set)
-
-    def _with_aggregates(
-        self, terms: Iterable[frozenset[str]], forbidden_aggregates: frozenset[str]
-    ) -> BoolArray:
-        """Return which slots are in an aggregate of each term and in none that is forbidden."""
-        sets = self.index.passing_aggregate_sets(terms, forbidden_aggregates)
-        return looked_up(sets, self.index.aggregate_set)
+        asked = self.known.of_root
+        reasons = [f"root_{name}" for name in asked.parameters()]
+        for reason, passing_mask in zip(reasons, passing_masks(asked, self.index), strict=True):
+            self._keep_roots(passing_mask, "root", reason)
 
     def _places_of(self, group: RequestGroup) -> tuple[BoolArray | None, int | None]:
-        """Return which sets of aggregates pass `member_of`, and the root of the tree of a group.
+        """Return which slots pass `member_of`, and the root of the tree of a group.
 
         None for what is not asked for; nothing is left where none can pass.
         """
         index = self.index
-        member_sets: BoolArray | None = None
+        member: BoolArray | None = None
         if group.member_of:
-            member_sets = index.passing_aggregate_sets(group.member_of, ())
-            if not has_any(member_sets):
+            member = index.with_aggregates(group.member_of)
+            if not has_any(member):
                 self._nothing(group, "member_of")
         root: int | None = None
         if group.in_tree is not None:
@@ -146,18 +128,11 @@ class _RootFilter:
             if slot is None:
                 self._nothing(group, "in_tree")
             root = int(index.root[slot])
-        return member_sets, root
+        return member, root
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
         raise _Nothing
-
-    def _fitting(self, name: str, amount: int) -> BoolArray:
-        """Return which slots have room for an amount, dead ones included."""
-        view = self.index.classes.get(self.index.names.class_ids[name])
-        if view is None:
-            return np.zeros(self.index.size, dtype=bool)
-        return view.mask(self.index.size, None if self.whatever_amounts else view.fits(amount))
 
     def _restrict_by_suffixed(self, number: int, group: RequestGroup) -> None:
         key = (
@@ -173,22 +148,17 @@ class _RootFilter:
         self.eligible.foreign.append(mask)
 
     def _suffixed_mask(self, number: int, group: RequestGroup) -> BoolArray:
-        _member_sets, tree = self._places_of(group)
-        terms, forbidden_ids = self.known.terms[number], self.known.forbidden_ids[number]
-        passing_mask = np.ones(self.index.size, dtype=bool)
-        for name, amount in group.resources:
-            passing_mask &= self._fitting(name, amount)
-            self._report_left(group, f"resources {name}:{amount}", passing_mask)
-        if terms or forbidden_ids:
-            passing_mask &= self._with_traits(terms, forbidden_ids)
-            self._report_left(group, "required", passing_mask)
-        if group.member_of or group.forbidden_aggregates:
-            passing_mask &= self._with_aggregates(group.member_of, group.forbidden_aggregates)
-            self._report_left(group, "member_of", passing_mask)
+        _member, tree = self._places_of(group)
+        asked = self.known.of_groups[number]
+        masks = passing_masks(asked, self.index, whatever_amounts=self.whatever_amounts)
+        reasons = [f"resources {name}:{amount}" for name, amount in group.resources]
+        reasons += asked.parameters()
         if tree is not None:
-            passing_mask &= self.index.root == tree
-            self._report_left(group, "in_tree", passing_mask)
-        return passing_mask
+            masks.append(self.index.root == tree)
+            reasons.append("in_tree")
+        for reason, left in zip(reasons, accumulate(masks, and_), strict=True):
+            self._report_left(group, reason, left)
+        return _in_all(masks, self.index.size)
 
     def _report_left(self, group: RequestGroup, reason: str, passing_mask: BoolArray) -> None:
         if self.course is not None:
@@ -209,12 +179,13 @@ class _RootFilter:
 
     def _restrict_by_unsuffixed(self, number: int, group: RequestGroup) -> None:
         index = self.index
-        member_sets, tree = self._places_of(group)
-        terms, forbidden_ids = self.known.terms[number], self.known.forbidden_ids[number]
+        member, tree = self._places_of(group)
+        asked = self.known.of_groups[number]
+        terms, forbidden_ids = asked.terms, asked.forbidden_ids
         if group.forbidden_aggregates:
-            clean = self._with_aggregates((), group.forbidden_aggregates)
+            clean = index.with_aggregates((), group.forbidden_aggregates)
             self._keep_roots(clean, "", "member_of")
-        own_filter = self._unsuffixed_filter(group, forbidden_ids, member_sets, tree)
+        own_filter = self._unsuffixed_filter(group, forbidden_ids, member, tree)
         # No provider shares with a tree that a group is bound to.
         shares = len(index.links.share) > 0 and tree is None
         foreign_filter = self._foreign_filter(group, forbidden_ids) if shares else None
@@ -223,8 +194,8 @@ class _RootFilter:
         first = len(owns)
         # For its own tree, for others, and what they come to so far.
         self.account.take((4 if terms else 2) * index.size * len(group.resources))
-        for name, amount in group.resources:
-            own = self._fitting(name, amount)
+        for (name, amount), (class_id, _amount) in zip(group.resources, asked.amounts, strict=True):
+            own = _fitting(index, class_id, None if self.whatever_amounts else amount)
             reason = f"resources {name}:{amount}"
             self._report_left(group, reason, own)
             foreign = none if foreign_filter is None else own & foreign_filter
@@ -239,7 +210,7 @@ class _RootFilter:
         any_own = reduce(or_, owns[first:])
         any_foreign = reduce(or_, foreigns[first:]) if shares else None
         for names, term in zip(group.required, terms, strict=True):
-            having = self._with_traits([term], [])
+            having = index.with_traits((term,))
             self.eligible.terms.append(having)
             self._keep_reached(
                 any_own & having,
@@ -251,32 +222,29 @@ class _RootFilter:
     def _unsuffixed_filter(
         self,
         group: RequestGroup,
-        forbidden_ids: list[int],
-        member_sets: BoolArray | None,
+        forbidden_ids: tuple[int, ...],
+        member: BoolArray | None,
         tree: int | None,
     ) -> BoolArray | None:
         """Return which slots may serve the unsuffixed group for their own tree; None for all."""
         index, filters = self.index, list[BoolArray]()
         if forbidden_ids:
-            filters.append(self._with_traits([], forbidden_ids))
-        if member_sets is not None:
+            filters.append(index.with_traits((), forbidden_ids))
+        if member is not None:
             # One and the same provider, the candidate or its root, must meet all the terms.
-            member = looked_up(member_sets, index.aggregate_set)
-            if index.has_nested:
-                member |= member.take(index.root)
-            filters.append(member)
+            filters.append(member | member.take(index.root) if index.has_nested else member)
         if group.forbidden_aggregates:
-            filters.append(self._with_aggregates((), group.forbidden_aggregates))
+            filters.append(index.with_aggregates((), group.forbidden_aggregates))
         if tree is not None:
             filters.append(index.root == tree)
         return reduce(and_, filters) if filters else None
 
-    def _foreign_filter(self, group: RequestGroup, forbidden_ids: list[int]) -> BoolArray:
+    def _foreign_filter(self, group: RequestGroup, forbidden_ids: tuple[int, ...]) -> BoolArray:
         """Return which sharing providers may serve the unsuffixed group for linked trees."""
         index = self.index
         passing_mask = _mask(index.size, index.links.share)
-        passing_mask &= self._with_aggregates(group.member_of, group.forbidden_aggregates)
-        return passing_mask & self._with_traits([], forbidden_ids)
+        passing_mask &= index.with_aggregates(group.member_of, group.forbidden_aggregates)
+        return passing_mask & index.with_traits((), forbidden_ids)
 
     def _useful_links(self) -> Links:
         links = self.index.links
@@ -288,6 +256,36 @@ class _RootFilter:
             return NO_LINKS
         matter = useful[links.share] & self.remaining_mask[links.anchor]
         return Links(links.share[matter], links.anchor[matter])
+
+
+def _fitting(index: Index, class_id: int, amount: int | None) -> BoolArray:
+    """Return which slots have room for an amount, or any inventory where it is None."""
+    view = index.classes.get(class_id)
+    if view is None:
+        return np.zeros(index.size, dtype=bool)
+    return view.mask(index.size, None if amount is None else view.fits(amount))
+
+
+def passing_masks(
+    asked: ProviderFilter, index: Index, *, whatever_amounts: bool = False
+) -> list[BoolArray]:
+    """Return the slots that pass each part of a filter, dead ones included.
+
+    :param whatever_amounts: see `find_eligible`.
+    """
+    masks = [
+        _fitting(index, class_id, None if whatever_amounts else amount)
+        for class_id, amount in asked.amounts
+    ]
+    if asked.terms or asked.forbidden_ids:
+        masks.append(index.with_traits(asked.terms, asked.forbidden_ids))
+    if asked.member_of or asked.forbidden_aggregates:
+        masks.append(index.with_aggregates(asked.member_of, asked.forbidden_aggregates))
+    return masks
+
+
+def _in_all(masks: list[BoolArray], size: int) -> BoolArray:
+    return reduce(and_, masks) if masks else np.ones(size, dtype=bool)
 
 
 def _mask(size: int, slots: IntArray | SlotArray) -> BoolArray:
@@ -313,6 +311,12 @@ def find_eligible(
     """
     limits = account, course
     return _RootFilter(query, known, index, *limits, whatever_amounts=whatever_amounts).run()
+
+
+def lone_roots(asked: ProviderFilter, index: Index, account: Account) -> IntArray:
+    """Find the trees of a flat fleet that pass a filter, in canonical order."""
+    account.take(2 * index.size)
+    return index.roots_in(_in_all(passing_masks(asked, index), index.size))
 
 
 def passing_providers(group: RequestGroup, index: Index) -> list[int] | None:

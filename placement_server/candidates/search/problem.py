@@ -57,6 +57,11 @@ class Problem(Struct, frozen=True, dict=True):
     needed_mask: int = 0
     linked_sets: tuple[tuple[int, ...], ...] = ()
 
+    @classmethod
+    def of_one_provider(cls, items: int) -> "Problem":
+        """Return the problem of a tree of one provider that serves so many items."""
+        return cls((-1,), (1,), (1,), (1,) * items, (0,), 0, (), trees=(1,), own=1)
+
     @cached_property
     def labels(self) -> tuple[int, ...]:
         """A number for each position of the tree itself; equal numbers mean equal subtrees."""

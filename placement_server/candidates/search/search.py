@@ -16,7 +16,7 @@ No input or output, no clock of its own, no global. The order of the candidates:
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress, islice, repeat, takewhile
@@ -32,7 +32,11 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.limits import Account, Deadline, SearchEffort
 from placement_server.candidates.query.query import CandidateQuery, Plan
 from placement_server.candidates.search.course import Course
-from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
+from placement_server.candidates.search.eligible import (
+    EligibleProviders,
+    find_eligible,
+    lone_roots,
+)
 from placement_server.candidates.search.known_query import known_query
 from placement_server.candidates.search.look_ahead import find_contradiction, is_trivial
 from placement_server.candidates.search.placements import (
@@ -62,6 +66,21 @@ class Candidate(NamedTuple):
     def slots(self) -> tuple[int, ...]:
         """Return the slot that serves each item of the plan."""
         return tuple([self.tree.slot(position) for position in self.placement])
+
+
+class LoneCandidates(Struct, eq=False):
+    """The candidates of trees of one provider, each of which serves everything.
+
+    :param roots: their slots, in order.
+    :param items: how many items they serve.
+    """
+
+    roots: list[int]
+    items: int
+
+    def __iter__(self) -> Iterator[Candidate]:
+        placement = (0,) * self.items
+        return (Candidate(placement, TreeView(root, 1, ())) for root in self.roots)
 
 
 _root: Callable[[TreeView], int] = attrgetter("root")
@@ -112,6 +131,7 @@ class Search:
     effort: SearchEffort = field(default_factory=SearchEffort)
     plan: Plan = field(init=False)
     eligible: EligibleProviders = field(init=False)
+    _is_lone: bool = field(init=False)
     _wanted_count: int = field(init=False)
     _found_count: int = field(init=False, default=0)
     _tick_at: int = field(init=False, default=0)
@@ -126,26 +146,36 @@ class Search:
         """
         query, index = self.query, self.index
         known = known_query(query, index.names)
-        self.eligible = find_eligible(query, known, index, self.account, self.course)
+        of_lone = known.of_lone if index.is_flat and self.course is None else None
+        self._is_lone = of_lone is not None
+        if of_lone is not None:
+            self.eligible = EligibleProviders(roots=lone_roots(of_lone, index, self.account))
+        else:
+            self.eligible = find_eligible(query, known, index, self.account, self.course)
         self.plan = known.plan
         # Under a maximum, what the filter drops still counts as generated.
         if self.one_per_tree and index.has_nested and self.limits.maximum < 0:
             self.plan = known.plan._replace(one_per_tree=True)
         # How many candidates are asked for whatever they are, if there are as many.
         limits, maximum = self.limits, self.limits.maximum
-        most = limits.most if maximum < 0 else maximum
+        most = limits.most + 1 if maximum < 0 else maximum
         self._wanted_count = most if limits.limit is None else limits.limit
         if maximum >= 0:
             drops_some = self.one_per_tree and self.index.has_nested
             self._wanted_count = 0 if drops_some else min(maximum, self._wanted_count)
 
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield the candidates in order.
+    def candidates(self) -> Iterable[Candidate]:
+        """Return the candidates in order.
 
         :raises SearchGaveUp: the time is over before the search is, or there are too many.
         """
         if not len(self.eligible.roots):
-            return iter(())
+            return ()
+        if self._is_lone and self.shuffle is None:
+            roots = self.eligible.roots[: self._wanted_count]
+            if len(roots) <= min(self.limits.most, _LARGEST_CHUNK):
+                self.tick()
+                return LoneCandidates(roots.tolist(), len(self.plan.items))
         is_deep = self.limits.maximum >= 0 and not self.limits.breadth_first
         candidates = self._depth_first() if is_deep else self._breadth_first()
         if self.limits.maximum >= 0:

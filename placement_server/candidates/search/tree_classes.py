@@ -146,10 +146,7 @@ class TreeClasses:
     @cached_property
     def _of_one_provider(self) -> int:
         """The class of trees of one provider: it serves everything, or none of them were left."""
-        terms = (1 << len(self.eligible.terms)) - 1
-        eligible = (1,) * len(self.plan.items)
-        problem = Problem((-1,), (1,), (1,), eligible, (terms,), terms, (), trees=(1,), own=1)
-        self.problems.append(problem)
+        self.problems.append(Problem.of_one_provider(len(self.plan.items)))
         return len(self.problems) - 1
 
     def _number(self, shape: int, view: TreeView, row: Words) -> int:

@@ -106,6 +106,14 @@ def world_of(choices: Choices) -> list[Provider]:
     return world
 
 
+def flat(world: list[Provider]) -> list[Provider]:
+    """The same providers, each a tree by itself that shares with no other."""
+    return [
+        replace(provider, parent=None, traits=tuple(set(provider.traits) - {SHARING}))
+        for provider in world
+    ]
+
+
 def _terms(choices: Choices, values: Sequence[str]) -> tuple[frozenset[str], ...]:
     count = one(choices, (0, 0, 0, 0, 0, 0, 1, 2))
     terms = [frozenset(some(choices, values, 2, least=1)) for _ in range(count)]
@@ -238,7 +246,7 @@ def problem_of(choices: Choices) -> Problem:
     if rarely(choices):
         world = shared_world_of(choices)
         return world, alike_query_of(choices, world)
-    world = world_of(choices)
+    world = flat(world_of(choices)) if rarely(choices) else world_of(choices)
     return world, query_of(choices, world)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
@@ -118,8 +121,34 @@ def test_a_search_goes_by_the_state_it_began_with(problem: Problem, data: st.Dat
     trees = {tree.root_id: tree for tree in trees_of(world, names)}
     gone = data.draw(st.sets(st.sampled_from(sorted(trees))))
     writer.apply({root_id: None if root_id in gone else trees[root_id] for root_id in trees})
-    body = __import__("json").loads(b"".join(renderer.body(search.candidates())))
+    body = json.loads(b"".join(renderer.body(search.candidates())))
     assert set(results(body)) == answer(world, query, nested=True)
+
+
+@given(problems())
+def test_what_was_asked_before_is_found_for_what_has_changed_since(problem: Problem) -> None:
+    """Which providers pass a filter is kept, and looked up for those that changed."""
+    world, query = known_names(problem)
+    names, writer = names_of(world), writer_of(world)
+    before = writer.index
+    results(rendered(query, before))
+    tags = [(provider.traits, provider.aggregates) for provider in world]
+    changed_world = [
+        replace(provider, traits=traits, aggregates=aggregates)
+        for provider, (traits, aggregates) in zip(world, tags[1:] + tags[:1], strict=True)
+    ]
+    writer.apply({tree.root_id: tree for tree in trees_of(changed_world, names)})
+    found = results(rendered(query, writer.index))
+    assert set(found) == answer(changed_world, query, nested=True)
+    assert set(results(rendered(query, before))) == answer(world, query, nested=True)
+
+
+def rendered(query: CandidateQuery, index: Index) -> dict[str, Any]:
+    """The body of an answer."""
+    search = Search(query, index)
+    renderer = Renderer(query, search.plan, index, (1, 39), SummaryCache())
+    body: dict[str, Any] = json.loads(b"".join(renderer.body(search.candidates())))
+    return body
 
 
 def allocations_of(allocations: object, version: int) -> frozenset[tuple[str, str, int]]:

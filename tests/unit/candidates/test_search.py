@@ -349,3 +349,29 @@ def test_capacity_in_summaries_is_cut_towards_zero() -> None:
         "VCPU": {"capacity": 7, "used": 0},
         "DISK_GB": {"capacity": -1, "used": 0},
     }
+
+
+FLAT = [Provider(f"host{number}", None, {"VCPU": 4}) for number in range(21)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "count"),
+    [
+        (SearchLimits(limit=20, most=20), 20),
+        (SearchLimits(maximum=20, most=20), 20),
+        (SearchLimits(limit=3, maximum=20), 3),
+        (SearchLimits(limit=20, maximum=3), 3),
+        (SearchLimits(most=21), 21),
+    ],
+)
+def test_hosts_of_one_provider_come_up_to_the_limit(limits: SearchLimits, count: int) -> None:
+    query, index = parse([("resources", "VCPU:1")], (1, 39)), writer_of(FLAT).index
+    found = [candidate.slots() for candidate in Search(query, index, limits).candidates()]
+    assert found == [(root,) for root in index.roots[:count].tolist()]
+
+
+def test_a_search_of_hosts_of_one_provider_gives_up_when_its_time_is_over() -> None:
+    query, index = parse([("resources", "VCPU:1")], (1, 39)), writer_of(FLAT).index
+    times = iter([0.0, 31.0])
+    with pytest.raises(OutOfTime):
+        list(Search(query, index, deadline=Deadline(30.0, lambda: next(times))).candidates())

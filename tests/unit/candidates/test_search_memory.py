@@ -169,6 +169,17 @@ def body(search: Search, summaries: SummaryCache, account: Account | None = None
     return b"".join(renderer.body(search.candidates()))
 
 
+def test_an_answer_of_hosts_of_one_provider_is_counted() -> None:
+    index = writer_of([Provider(f"host{number}", None, {"VCPU": 4}) for number in range(50)]).index
+    query = parse([("resources", "VCPU:1")], (1, 39))
+    account = Account()
+    assert len(body(Search(query, index, account=account), SummaryCache(), account)) > 5000
+    assert account.held_bytes > 5000
+    account = Account(SearchMemory(5000, MIB))
+    with pytest.raises(TooMuchMemory):
+        body(Search(query, index, account=account), SummaryCache(), account)
+
+
 def test_a_search_that_holds_too_much_gives_up() -> None:
     account = Account(SearchMemory(2 * MIB, 100 * MIB))
     account.take(2 * MIB)
