@@ -128,7 +128,7 @@ def command(config: Path) -> Command:
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         file = options.pop("config_file", config)
         return programs.run(
-            "compute-scheduler", "--config-file", str(file), *arguments, timeout=120, **options
+            "compute-scheduler", "--config-file", str(file), *arguments, timeout=600, **options
         )
 
     return run

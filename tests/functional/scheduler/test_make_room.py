@@ -13,6 +13,10 @@ import pytest
 from tests.functional.scheduler.conftest import Cloud, Command
 
 
+# However busy the machine, the planner comes to an end.
+PATIENCE = ("--time-limit", "600")
+
+
 @dataclass
 class Fleet:
     """Three hosts with guests and 2 VCPU left, and one with room for four."""
@@ -26,9 +30,8 @@ class Fleet:
 
     @property
     def request(self) -> tuple[str, ...]:
-        # however busy the machine, the planner comes to an end
         wanted = f"VCPU={self.vcpus},MEMORY_MB=64"
-        return "--resources", wanted, "--required", self.cloud.mark, "--time-limit", "60"
+        return "--resources", wanted, "--required", self.cloud.mark, *PATIENCE
 
 
 @pytest.fixture
@@ -100,7 +103,7 @@ def test_a_host_whose_cells_hide_that_it_is_full_is_planned_for(
         tops.append(top)
         for cell, vcpus in (*((full, vcpus) for vcpus in held), (fuller, 7)):
             guests[top, vcpus] = cloud.claim({cell: {"VCPU": vcpus}})
-    document = room(command, "--resources", "VCPU=4", "--required", cloud.mark)
+    document = room(command, "--resources", "VCPU=4", "--required", cloud.mark, *PATIENCE)
     assert moves(document) == [(guests[tops[0], 2], *tops)]
     assert not document["refused"]
     nothing = command("make-room", "--resources", "VCPU=500", "--required", cloud.mark)
