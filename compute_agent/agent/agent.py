@@ -31,8 +31,9 @@ from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
+from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
+from compute_agent.tracker.resource_tracker import ResourceTracker
 from compute_agent.tracker.status import Trouble
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from msgspec import Struct, field
 
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, EventKind, NodeState
-from compute_agent.tracker.pass_attempt import trouble_of, with_remedy
-from compute_agent.tracker.resource_tracker import PassResult
+from compute_agent.tracker.pass_attempt import PassResult, trouble_of, with_remedy
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts

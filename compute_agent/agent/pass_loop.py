@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker.resource_tracker import PassResult
 
 LOG = logging.getLogger(__name__)
 

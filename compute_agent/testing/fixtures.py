@@ -18,8 +18,9 @@ from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.testing.configuration import Options, configuration
 from compute_agent.testing.transports import RecordingTransport
+from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import PassSchedule
-from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
+from compute_agent.tracker.resource_tracker import ResourceTracker
 
 
 class AgentFixture(fixtures.Fixture):

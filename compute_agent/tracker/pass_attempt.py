@@ -1,11 +1,11 @@
-"""One try of a pass: what it did and came to, how that is logged, and what can be done about it."""
+"""A pass and one try of it: what it came to, how that is logged, and what can be done about it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -88,6 +88,24 @@ def as_one(problems: Sequence[Exception]) -> Exception:
     return errors.InvalidConfiguration(
         f"{len(problems)} things have to be corrected: {problem_text}"
     )
+
+
+class PassResult(Struct, frozen=True):
+    """All that a pass, or a search for nodes, tells others.
+
+    :ivar next_in: seconds after which the next is due.
+    :ivar exit_code: with which the process must end; None: it need not.
+    :ivar message: what was wrong, empty: nothing.
+    :ivar kind: what its last try came to; None: there was none.
+    :ivar facts: the driver's facts about the node, of a pass that completed.
+    """
+
+    completed: bool
+    next_in: float
+    exit_code: decisions.ExitCode | None = None
+    message: str = ""
+    kind: EventKind | None = None
+    facts: Mapping[str, Any] = {}
 
 
 class PassAttempt(Struct):

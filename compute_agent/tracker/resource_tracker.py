@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
@@ -26,7 +25,7 @@ from compute_agent.placement.transports.transport import version_text
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
-from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
+from compute_agent.tracker.decisions import Action, Decision, Event, NodeState
 from compute_agent.tracker.node import (
     HoldableLock,
     LentLock,
@@ -35,7 +34,7 @@ from compute_agent.tracker.node import (
     PassTarget,
     Proposal,
 )
-from compute_agent.tracker.pass_attempt import PassAttempt, as_one, subject_of
+from compute_agent.tracker.pass_attempt import PassAttempt, PassResult, as_one, subject_of
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
@@ -69,24 +68,6 @@ class TrackerOptions(Struct, frozen=True):
         """Return the bounds the decisions work with; without a period a retry comes in 60 s."""
         period = 60.0 if self.period == NEVER else self.period
         return decisions.WaitLimits(period, self.startup_placement_timeout, self.fuzzy_delay)
-
-
-class PassResult(Struct, frozen=True):
-    """All that a pass, or a search for nodes, tells others.
-
-    :ivar next_in: seconds after which the next is due.
-    :ivar exit_code: with which the process must end; None: it need not.
-    :ivar message: what was wrong, empty: nothing.
-    :ivar kind: what its last try came to; None: there was none.
-    :ivar facts: the driver's facts about the node, of a pass that completed.
-    """
-
-    completed: bool
-    next_in: float
-    exit_code: decisions.ExitCode | None = None
-    message: str = ""
-    kind: EventKind | None = None
-    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 class ResourceTracker(Struct, eq=False):
@@ -404,7 +385,7 @@ class ResourceTracker(Struct, eq=False):
             decision.exit_code,
             attempt.message,
             attempt.kind,
-            facts=node.last.facts if is_done and node.last is not None else MappingProxyType({}),
+            facts=node.last.facts if is_done and node.last is not None else {},
         )
 
     def _draw_wait(self, decision: Decision) -> float:

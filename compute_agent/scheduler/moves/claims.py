@@ -5,49 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
-from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
-from compute_agent.programs.decoding import Whole
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.moves.move import Move, both_places, left_on_source
+from compute_agent.scheduler.moves.steps import MoveStep, wanted_of
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 
 LOG = logging.getLogger(__name__)
-
-Step: TypeAlias = Literal["claim", "confirm", "revert", "return"]
-
-
-class MoveStep(Move, frozen=True, kw_only=True, tag_field="op", tag="move"):
-    """One step of a move, as the journal has it.
-
-    :param generation: of the instance when the step was written down, where it was known.
-    """
-
-    step: Step
-    generation: Whole | UnsetType = UNSET
-
-    @property
-    def known_generation(self) -> int | None:
-        """The generation, `None` where it was not known."""
-        return None if self.generation is UNSET else self.generation
-
-    @classmethod
-    def of(cls, move: Move, step: Step, generation: int | None = None) -> MoveStep:
-        """Return a step of a move, of an instance whose generation may be known."""
-        known_generation = UNSET if generation is None else generation
-        return cls(**asdict(move), step=step, generation=known_generation)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,23 +100,3 @@ class MoveClaims:
     def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """Leave it to the move, which knows what its consumers held before."""
         LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
-
-
-def wanted_of(move: Move, holding: Holding, allocations: Amounts, kind: str) -> WantedHolding:
-    """Return what a consumer of a move shall hold, owned as the source was."""
-    return WantedHolding(holding, allocations, kind, move.project_id, move.user_id)
-
-
-def raise_refusal(move: Move, refusal: NoCapacity | None) -> None:
-    """Raise when what an instance held could not be written as it was."""
-    if refusal is None:
-        return
-    doing = f"Writing the allocations of {move.instance} was refused"
-    if refusal.resource_class:
-        raise AllocationMoveFailed(
-            f"{doing}: provider {refusal.provider} has too little {refusal.resource_class} for "
-            "what it held there. Check whether its inventory was reduced below what is in use."
-        )
-    raise AllocationMoveFailed(
-        f"{doing}: placement answered: {refusal.detail} Nothing was changed; repeat the step."
-    )

@@ -24,22 +24,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
-from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
-from compute_agent.placement.allocations.amounts import covers
+from compute_agent.placement.allocations.allocations import INSTANCE
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.manager import Scheduler, Selection
-from compute_agent.scheduler.moves.claims import (
-    MoveClaims,
+from compute_agent.scheduler.moves.claims import MoveClaims, Progress
+from compute_agent.scheduler.moves.move import Move, MoveKind
+from compute_agent.scheduler.moves.steps import (
     MoveStep,
-    Progress,
     Step,
+    carry_out,
     raise_refusal,
+    undo_begin,
     wanted_of,
 )
-from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.outcomes import MoveState, Observer
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -210,7 +210,7 @@ class Mover:
                 if move is None:
                     continue
                 try:
-                    self._do(move, move.step, move.known_generation)
+                    carry_out(self._placement, move, move.step, move.known_generation)
                 except PlacementUnavailable as error:
                     LOG.warning(
                         "The journal of moves is processed with the next request: %s", error
@@ -279,7 +279,7 @@ class Mover:
         move = progress.move
         try:
             if progress.wrote:
-                self._undo_begin(move)
+                undo_begin(self._placement, move)
         except PlacementError as error:
             LOG.warning(
                 "The move of %s did not begin, and its claim could not be undone (%s); it is "
@@ -317,96 +317,8 @@ class Mover:
             generation = self._placement.holding(move.instance).generation
         with self._journal.begin(MoveStep.of(move, step, generation)) as line:
             try:
-                self._do(move, step)
+                carry_out(self._placement, move, step)
             except MoveRefused:
                 self._journal.close(line)
                 raise
             self._journal.close(line)
-
-    def _do(self, move: Move, step: Step, generation: int | None = None) -> None:
-        """Carry out a step.
-
-        :param generation: of the instance when the step was written down; `None` for any.
-        :raises MoveRefused: others have written the instance since.
-        """
-        if (
-            generation is not None
-            and step != "claim"
-            and self._placement.holding(move.instance).generation != generation
-        ):
-            raise MoveRefused(
-                f"Completing a step of the move of {move.instance} was refused: it was completed, "
-                "or others have changed what the instance holds since."
-            )
-        if step == "confirm":
-            self._placement.release(move.migration)
-        elif step == "return":
-            self._take_away_source(move)
-        elif step == "revert":
-            self._restore(move)
-        else:
-            self._undo_begin(move, generation)
-
-    def _undo_begin(self, move: Move, generation: int | None = None) -> None:
-        """Give back after a begin that failed or died, unless another writer went on from there.
-
-        :param generation: of the instance before the begin, which wrote it once; a caller that
-            received the begun move has written it again, see `acknowledge`.
-        """
-        holding = self._placement.holding(move.instance)
-        if generation is not None and holding.generation > generation + 1:
-            raise MoveRefused(
-                f"Undoing the move of {move.instance} was refused: another scheduler continues it."
-            )
-        held_amounts = holding.allocations
-        kept_amounts = self._source_holding(move).allocations
-        if (held_amounts, kept_amounts) in (
-            (move.source, {}),
-            (move.destination, move.left_amounts),
-        ):
-            self._restore(move)
-            return
-        raise MoveRefused(
-            f"Undoing the move of {move.instance} was refused: the consumers hold what this move "
-            "never wrote."
-        )
-
-    def _source_holding(self, move: Move) -> Holding:
-        return self._placement.holding(move.migration) if move.migration else Holding({}, {})
-
-    def _restore(self, move: Move) -> None:
-        holding = self._placement.holding(move.instance)
-        kept_source = self._source_holding(move)
-        if holding.allocations == move.source and not kept_source.allocations:
-            return
-        if move.migration:
-            if not kept_source.allocations:
-                raise MoveRefused(
-                    f"Reverting the move of {move.instance} was refused: migration "
-                    f"{move.migration} holds nothing, so the move was confirmed or never begun."
-                )
-        elif not covers(holding.allocations, move.source):
-            raise MoveRefused(
-                f"Reverting the evacuation of {move.instance} was refused: it does not hold its "
-                f"source {move.source_root} any more."
-            )
-        wanted_holdings = {move.instance: wanted_of(move, holding, move.source, INSTANCE)}
-        if move.migration:
-            wanted_holdings[move.migration] = wanted_of(move, kept_source, {}, MIGRATION)
-        raise_refusal(move, self._placement.exchange(wanted_holdings))
-
-    def _take_away_source(self, move: Move) -> None:
-        holding = self._placement.holding(move.instance)
-        source = set(self._placement.tree(move.source_root))
-        if not source & set(holding.allocations):
-            return
-        remaining_amounts = {
-            uuid: n for uuid, n in holding.allocations.items() if uuid not in source
-        }
-        if not set(remaining_amounts) - self._placement.sharing(tuple(remaining_amounts)):
-            raise MoveRefused(
-                f"Taking the source {move.source_root} from {move.instance} was refused: it is on "
-                "no other host."
-            )
-        wanted_holdings = {move.instance: wanted_of(move, holding, remaining_amounts, INSTANCE)}
-        raise_refusal(move, self._placement.exchange(wanted_holdings))

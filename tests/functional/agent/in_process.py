@@ -14,7 +14,7 @@ from compute_agent.agent import assembly
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
-from compute_agent.tracker.resource_tracker import PassResult
+from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 
 SMALL = MachineSize(cells=1, gpus=0, nics=0)

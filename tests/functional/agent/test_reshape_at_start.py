@@ -17,7 +17,8 @@ from compute_agent.placement.transports.transport import Response, make_response
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker.decisions import MAX_TRIES, ExitCode
-from compute_agent.tracker.resource_tracker import TRIES_TO_MARK, PassResult
+from compute_agent.tracker.pass_attempt import PassResult
+from compute_agent.tracker.resource_tracker import TRIES_TO_MARK
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from tests.fixtures.allocations import claim_body, new_uuid
 from tests.functional.agent.answers import ANSWERS, refusal, silence

@@ -12,7 +12,6 @@ import pytest
 
 from tests.functional.scheduler.conftest import Cloud, Command
 
-
 # However busy the machine, the planner comes to an end.
 PATIENCE = ("--time-limit", "600")
 

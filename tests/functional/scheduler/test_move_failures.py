@@ -9,9 +9,9 @@ import pytest
 from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
-from compute_agent.scheduler.moves.claims import MoveStep
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
+from compute_agent.scheduler.moves.steps import MoveStep
 from compute_agent.scheduler.placement.client import PlacementClient
 from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, states

@@ -14,8 +14,8 @@ from msgspec import Struct, to_builtins
 
 from compute_agent.scheduler.claiming.claims import ClaimToGiveBack
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
-from compute_agent.scheduler.moves.claims import MoveStep
 from compute_agent.scheduler.moves.move import Move, MoveKind
+from compute_agent.scheduler.moves.steps import MoveStep
 from tests.unit.tracker.damaged_documents import NO_FILES, misshapen
 
 

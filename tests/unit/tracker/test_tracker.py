@@ -9,9 +9,9 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.tracker.decisions import ExitCode
-from compute_agent.tracker.pass_attempt import subject_of
+from compute_agent.tracker.pass_attempt import PassResult, subject_of
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
+from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
 from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass, no_contest
 

@@ -15,8 +15,9 @@ from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.placement.connection import Connection, Retries, stepping_aside
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.tracker.node import FairLock, LentLock
+from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
+from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
 from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass, no_contest
 
