@@ -27,7 +27,7 @@ from compute_agent.bounded_http.limits import (
     LimitExceeded,
     seconds_of,
 )
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 
 LOG = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from compute_agent import errors
+from compute_agent.cmd.late_modules import LATE, import_late
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
-from compute_agent.programs.late_modules import LATE, import_late
 from compute_agent.programs.printable import printed, show_orders
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from compute_agent.conf import (
     scheduler,
     services,
 )
-from compute_agent.programs import option_values, tracing
-from compute_agent.programs.option_values import sentence, wrong_values
+from compute_agent.programs import configuration_files, tracing
+from compute_agent.programs.configuration_files import sentence, wrong_values
 
 _TABLES: Final[tuple[Mapping[str, list[cfg.Opt]], ...]] = (
     *(module.OPTIONS for module in (default, compute_agent, compute, devices, libvirt)),
@@ -154,13 +154,13 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    return option_values.unread_options(conf, _listed(conf), OWN_GROUPS, _NUMBERED_GROUPS)
+    return configuration_files.unread_options(conf, _listed(conf), OWN_GROUPS, _NUMBERED_GROUPS)
 
 
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:
     """Log which options of the configuration files have no effect, and which nothing reads."""
-    option_values.warn_of_useless(conf, accepted.names(), unread_options(conf))
-    if left := option_values.left_options(conf, _listed(conf), OWN_GROUPS):
+    configuration_files.warn_of_useless(conf, accepted.names(), unread_options(conf))
+    if left := configuration_files.left_options(conf, _listed(conf), OWN_GROUPS):
         LOG.info("Options of the same files that only other programs read: %s.", ", ".join(left))
 
 

@@ -24,7 +24,7 @@ from compute_agent.placement.allocations.allocations import (
     MIGRATION,
     ConsumerNature,
 )
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.report.usage import holders_in_tree
 
 if TYPE_CHECKING:

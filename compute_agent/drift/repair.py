@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from compute_agent import errors
 from compute_agent.drift.audit import Drift, End, Treatment
 from compute_agent.drift.instances.source import check_healing
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 
 if TYPE_CHECKING:
     from oslo_config import cfg

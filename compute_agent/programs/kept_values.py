@@ -1,11 +1,11 @@
-"""Values that are kept for some seconds, and then have to be found out again."""
+"""Values by key, kept for some seconds, and conditions, kept while they last."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from msgspec import Struct, field
@@ -59,3 +59,33 @@ class KeptValues(Struct, Generic[K, V], eq=False):
         """Forget all values."""
         with self._lock:
             self._values.clear()
+
+
+class LastingConditions:
+    """The conditions that were logged last, by what they are about. Safe for several threads.
+
+    Each is logged once: when it begins, and when it has changed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._conditions: dict[Hashable, Hashable] = {}
+
+    def is_new(self, subject: Hashable, condition: Hashable = True) -> bool:
+        """Record the condition of a subject; return whether it was not the last one recorded."""
+        with self._lock:
+            before, self._conditions[subject] = self._conditions.get(subject), condition
+            return before != condition
+
+    def is_over(self, subject: Hashable) -> bool:
+        """Record that a subject has no condition; return whether it had one."""
+        with self._lock:
+            return self._conditions.pop(subject, None) is not None
+
+    def new_among(self, subject: Hashable, sentences: Iterable[str]) -> list[str]:
+        """Record all that is true of a subject now; return what was not before, sorted."""
+        with self._lock:
+            before = self._conditions.get(subject)
+            known_sentences = before if isinstance(before, frozenset) else frozenset()
+            now = self._conditions[subject] = frozenset(sentences)
+            return sorted(now - known_sentences)

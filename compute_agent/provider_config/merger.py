@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 
 from compute_agent import errors
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_config.additions import (
     MergeResult,
     ProviderConfig,

@@ -21,7 +21,7 @@ from compute_agent.placement.providers import MAX_LISTED
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import TreeCache, TreeCaches

@@ -20,7 +20,7 @@ from compute_agent import errors
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.plan import order_inventories, stages
 from compute_agent.report.provider_writes import ProviderWrites

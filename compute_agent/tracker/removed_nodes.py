@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from compute_agent import errors
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.passes.corrections import is_marked
 

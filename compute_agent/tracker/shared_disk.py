@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 
 from compute_agent import errors
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_tree.inventory import InventoryRecord, complete_record
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 

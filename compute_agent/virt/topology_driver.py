@@ -13,7 +13,7 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.discovery.bounded_calls import BoundedCalls, HungCall
 from compute_agent.discovery.facts import HostTopology, PciAddress
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices

@@ -18,7 +18,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_policy import opts as policy_opts
 
-from compute_agent.programs import option_values, tracing
+from compute_agent.programs import configuration_files, tracing
 from placement_server import __version__
 from placement_server.conf import (
     database,
@@ -109,7 +109,7 @@ def parse(
             default_config_files=None if files is None else [os.fspath(file) for file in files],
             default_config_dirs=None if files is None else [],
         )
-        wrong_lines = list(option_values.wrong_values(conf))
+        wrong_lines = list(configuration_files.wrong_values(conf))
     except cfg.ConfigFilesNotFoundError as error:
         missing_files = ", ".join(error.config_files)
         raise InvalidConfiguration(
@@ -122,7 +122,7 @@ def parse(
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
         raise InvalidConfiguration(
-            f"The configuration is not valid: {option_values.sentence(error)}"
+            f"The configuration is not valid: {configuration_files.sentence(error)}"
         ) from error
     if wrong_lines:
         raise InvalidConfiguration(
@@ -191,9 +191,9 @@ def _files_of_environment() -> list[Path] | None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    return option_values.unread_options(conf, list_opts(), OWN_GROUPS)
+    return configuration_files.unread_options(conf, list_opts(), OWN_GROUPS)
 
 
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:
     """Log which options of the configuration files have no effect, and which nothing reads."""
-    option_values.warn_of_useless(conf, published.WITHOUT_EFFECT, unread_options(conf))
+    configuration_files.warn_of_useless(conf, published.WITHOUT_EFFECT, unread_options(conf))

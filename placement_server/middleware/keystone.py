@@ -17,7 +17,7 @@ from keystonemiddleware.auth_token import _exceptions as validation_errors
 from oslo_config import cfg
 
 from compute_agent.bounded_http.session import BoundedSession
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from placement_server import errors
 from placement_server.api.request import REQUEST_ID_KEY, TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration

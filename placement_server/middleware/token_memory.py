@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from keystoneauth1 import access
 
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from placement_server.conf import InvalidConfiguration
 
 LOG = logging.getLogger(__name__)

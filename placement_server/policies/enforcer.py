@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_policy import policy
 
 from compute_agent.programs import yaml_text
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 from placement_server import errors
 from placement_server.conf import InvalidConfiguration, new_config
 from placement_server.policies import checks, operations

@@ -34,7 +34,7 @@ from compute_agent.discovery.nvml.binding import (
     text_of,
 )
 from compute_agent.discovery.pci_address import pci_address
-from compute_agent.programs.lasting_conditions import LastingConditions
+from compute_agent.programs.kept_values import LastingConditions
 
 LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.programs.late_modules import import_late
+from compute_agent.cmd.late_modules import import_late
 
 _USE = """
 import late_package.part
