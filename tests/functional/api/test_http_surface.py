@@ -287,6 +287,15 @@ ORDERS = (
     ("POST", "/allocations", "VCP", 13),
     ("GET", "/allocation_candidates", "VAP", 10),
     ("POST", "/reshaper", "VCP", 30),
+    ("GET", "/candidate_explanation", "VAP", 10),
+    ("GET", "/agent_reports", "AP", 0),
+    ("GET", "/changes", "AP", 0),
+    ("GET", "/history", "AP", 0),
+    ("GET", f"/provider_trees/{UNKNOWN}", "AP", 0),
+    ("POST", "/what_if", "VCAP", 10),
+    ("POST", "/make_room", "VCAP", 34),
+    ("GET", "/capacity", "VAP", 29),
+    ("GET", "/fragmentation", "VAP", 29),
 )
 
 
@@ -297,7 +306,7 @@ def test_of_all_that_is_wrong_with_a_request_the_first_in_order_is_answered(
     for place, check in enumerate(order):
         wrong = order[place:]
         sent: dict[str, Any] = {
-            "version": f"1.{since - 1 if 'V' in wrong else since}",
+            "version": f"1.{since - 1 if 'V' in wrong else since}, placement-ext 1.1",
             "token": "nobody",
             "raw": None if method == "GET" else b"no json",
             "content_type": "text/plain" if "C" in wrong else "application/json",

@@ -45,7 +45,7 @@ def allocations(held: dict[str, dict[str, int]]) -> dict[str, Any]:
 
 def what_if(api: Client, changes: list[Any], questions: list[Any], **options: Any) -> Answer:
     body = {"changes": changes, "questions": questions}
-    return api("POST", "/what_if", body, version=EXTENDED, **options)
+    return api("POST", "/what_if", body, **{"version": EXTENDED, **options})
 
 
 def answers(api: Client, changes: list[Any], questions: list[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from ..conftest import MakeApi
 from ..wsgi_client import EXTENDED, Client
 from .questions import (
     CONSUMERS,
+    ROUTES,
     VCPU,
     answers,
     asked_directly,
@@ -36,10 +37,22 @@ def test_a_question_that_fails_has_the_error_of_its_route_in_its_place(api: Clie
     assert [answer["errors"][0]["status"] for answer in failed] == [400, 400, 400]
 
 
+EACH = [{kind: "resources=VCPU:1"} for kind in ROUTES]
+
+
 def test_a_question_needs_the_rule_of_its_route(make_api: MakeApi) -> None:
-    policy = "'placement:what_if': '@'\n'placement:allocation_candidates:list': '!'\n"
-    (answer,) = answers(make_api(policy), [], VCPU)
-    assert answer["errors"][0]["status"] == 403
+    policy = (
+        "'placement:what_if': '@'\n"
+        "'placement:allocation_candidates:list': '!'\n'placement:capacity:show': '!'\n"
+    )
+    refused = answers(make_api(policy), [], EACH)
+    assert [answer["errors"][0]["status"] for answer in refused] == [403, 403, 403]
+
+
+def test_a_question_needs_the_version_of_its_route(api: Client) -> None:
+    listed = what_if(api, [], EACH, version="1.28, placement-ext 1.1").json["answers"]
+    assert ["errors" in answer for answer in listed] == [False, False, True]
+    assert listed[2]["errors"][0]["status"] == 404
 
 
 REFUSED: list[tuple[Any, int, str]] = [
