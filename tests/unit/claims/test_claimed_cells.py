@@ -187,6 +187,12 @@ def test_a_flavor_may_name_pcpu_outright(flat):
     assert len(taken_cell.pinned_cpus) == 2
 
 
+def test_a_host_without_dedicated_cpus_may_have_given_shared_ones(flat):
+    spec = flavor(2, 512, numa_nodes=1, emulator_threads_policy="isolate", cpu_policy="dedicated")
+    (taken_cell,) = claimed(flat, ONE, {ROOT: {"VCPU": 3, "MEMORY_MB": 512}}, spec).cells
+    assert (taken_cell.vcpus, taken_cell.pinned_cpus) == (3, ())
+
+
 def test_another_number_of_cpus_than_was_allocated_is_refused(flat):
     with pytest.raises(errors.ComputeResourcesUnavailable, match=r"4 shared .* 3 VCPU and 0 PCPU"):
         claimed(flat, ONE, {ROOT: {"VCPU": 3}}, flavor(4, 512, numa_nodes=1))

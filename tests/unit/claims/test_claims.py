@@ -1,6 +1,7 @@
 """Claims on a machine with dedicated CPUs, GPUs that make vGPUs, and functions given whole."""
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
@@ -155,6 +156,16 @@ def test_a_start_with_a_unit_that_is_gone_is_refused_with_unit_and_instance(host
     host.tree.update_resources(host.provider("PCPU"), {})
     with pytest.raises(errors.AssignedResourceNotFound, match=rf"PCPU 4 of {ONE}.*drop-claim"):
         host.book.check_assigned("h")
+
+
+def test_claims_of_another_node_of_the_agent_are_no_matter_of_this_one(host):
+    host.allocate(ONE, PCPU=1)
+    claim = host.book.claim(ClaimRequest(ONE, host.report.held[ONE], node="h"))
+    gone_units = tuple(replace(unit, name="99") for unit in claim.units)
+    other = replace(claim, consumer=TWO, instance=TWO, node="other", units=gone_units)
+    host.book.ledger.change_claims(add=[other])
+    host.book.check_assigned("h")
+    assert host.book.claims() == [claim, other]
 
 
 def test_a_claim_behind_which_nobody_stands_is_dropped_at_a_start(host):
