@@ -104,6 +104,14 @@ def test_memory_of_guests_without_a_claim_counts_as_it_is_seen(flat):
     assert claimed(flat, THREE, {ROOT: {"VCPU": 1, "MEMORY_MB": 150}}, flavor(1, 150))
 
 
+def test_cpus_that_guests_without_a_claim_float_over_are_taken(flat):
+    uses = CellUse(0, 17, 0), CellUse(1, 15, 0)  # of 4 CPUs 16 are shared
+    flat.driver.spawn(TWO, devices=InstanceDevices(cells=uses, pinned_cpus=(4,)))
+    with pytest.raises(errors.ComputeResourcesUnavailable, match=r"0: 0 shared .* 1: 1 shared"):
+        claimed(flat, ONE, {ROOT: {"VCPU": 2}}, flavor(2, 0, numa_nodes=1))
+    claimed(flat, ONE, {ROOT: {"VCPU": 1}}, flavor(1, 0, numa_nodes=1))
+
+
 def test_pages_of_a_guest_are_taken_off_the_pool_that_they_are_of(flat):
     flat.give_pages(100)
     uses = (CellUse(0, 1, 100), CellUse(1, 1, 50))
