@@ -178,15 +178,15 @@ def test_a_claim_behind_which_nobody_stands_is_dropped_at_a_start(host):
 
 @pytest.mark.parametrize(
     "stands",
-    ["it runs here", "it holds it", "a migration that nobody told of holds it"],
+    ["it runs here", "it holds a part", "a migration that nobody told of holds it"],
 )
 def test_a_claim_stays_while_somebody_stands_behind_it(host, stands):
-    host.claim(ONE, PCPU=1)
+    host.claim(ONE, PCPU=1, CUSTOM_VF=1)
     held = host.report.held.pop(ONE)
     if stands == "it runs here":
         host.driver.spawn(ONE)
-    elif stands == "it holds it":
-        host.report.held[ONE] = held
+    elif stands == "it holds a part":
+        host.report.held[ONE] = dict([held.popitem()])
     else:
         host.report.held[MOVE] = held
     assert host.book.forget_stale("h") == []
@@ -234,9 +234,9 @@ def test_where_the_driver_cannot_tell_what_runs_a_claim_is_compared_with_what_is
 
 
 def test_another_instance_with_the_same_amounts_does_not_keep_a_stale_claim(host):
-    host.claim(ONE, PCPU=1)
-    host.claim(TWO, PCPU=1)
-    del host.report.held[ONE]
+    host.claim(ONE, PCPU=1, CUSTOM_VF=1)
+    host.claim(TWO, PCPU=1, CUSTOM_VF=1)
+    host.report.held[MOVE] = dict([host.report.held.pop(ONE).popitem()])  # a part is another's
     assert host.book.forget_stale("h") == [ONE]
 
 
