@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
-from tests.unit.claims.claiming import ONE, Host
+from tests.unit.claims.claiming import ONE, TWO, Host
 
 
 def compared(host: Host, **devices: Any) -> str:
@@ -17,7 +17,8 @@ def compared(host: Host, **devices: Any) -> str:
     holders = {
         uuid: {ONE: dict(classes)} for uuid, classes in host.report.held.get(ONE, {}).items()
     }
-    return host.book.differences("h", holders).get(ONE, "")
+    other = {host.provider("CUSTOM_VF"): {TWO: {"CUSTOM_VF": 1}}}
+    return host.book.differences("h", {**other, **holders}).get(ONE, "")
 
 
 def gpu(host: Host) -> str:
@@ -26,7 +27,7 @@ def gpu(host: Host) -> str:
 
 def test_an_instance_that_has_what_it_holds_agrees(host):
     host.allocate(ONE, PCPU=2, VGPU=1, MEMORY_MB=512)
-    use = (CellUse(0, 2, 512),)
+    use = (CellUse(0, 2, 512), CellUse(1, 1, 0))
     mdevs = (MdevUse(ONE, gpu(host)),)
     assert compared(host, pinned_cpus=(4, 5), mdevs=mdevs, cells=use) == ""
 

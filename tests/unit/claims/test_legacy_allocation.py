@@ -67,10 +67,16 @@ def test_disk_that_is_shared_is_allocated_on_the_provider_that_shares_it(host):
     pool, aggregate = OTHER_HOST, str(uuid.UUID(int=78))
     host.tree.update_inventory(ROOT, {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}})
     host.tree.update_aggregates(ROOT, {aggregate})
-    host.tree.new_root("pool", pool)
-    host.tree.update_inventory(pool, {"DISK_GB": {"total": 100}})
-    host.tree.update_aggregates(pool, {aggregate})
-    host.tree.update_traits(pool, {SHARING_TRAIT})
+    for name, rc, shares_with, trait in (
+        ("of others", "DISK_GB", str(uuid.UUID(int=79)), SHARING_TRAIT),
+        ("host", "DISK_GB", aggregate, "COMPUTE_NODE"),
+        ("addresses", "IPV4_ADDRESS", aggregate, SHARING_TRAIT),
+        ("pool", "DISK_GB", aggregate, SHARING_TRAIT),
+    ):
+        host.tree.new_root(name, pool if name == "pool" else str(uuid.uuid4()))
+        host.tree.update_inventory(name, {rc: {"total": 100}})
+        host.tree.update_aggregates(name, {shares_with})
+        host.tree.update_traits(name, {trait})
     request = replace(legacy_request(), needs={"VCPU": 1, "DISK_GB": 5})
     plain = replace(request, spec={})
     host.book.claim(plain)
