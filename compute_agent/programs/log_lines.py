@@ -50,12 +50,7 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         self._time_text = time_text
 
     def format(self, record: logging.LogRecord) -> str:
-        if not record.exc_info:
-            try:
-                return self._line(record)
-            except TypeError:
-                pass  # what does not fit its format, of which the base makes a line
-        return str(super().format(record))
+        return str(super().format(record)) if record.exc_info else self._line(record)
 
     def _line(self, record: logging.LogRecord) -> str:
         shown = {**_EMPTY, **vars(record), "project": self.project, "version": self.version}
