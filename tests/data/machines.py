@@ -189,50 +189,45 @@ def two_domains() -> MachineBuilder:
     return machine
 
 
+def _machine_with_a40(name: str) -> tuple[MachineBuilder, list[str]]:
+    """Two cells, at the second a GPU with VFs, whose addresses are returned too."""
+    machine = machine_named(name)
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
+    pf = "0000:81:00.0"
+    machine.nvml(
+        pf,
+        uuid="GPU-a40a40a4-0f6e-4c3b-8a11-9e4f7b2d6a02",
+        serial="1320921000001",
+        model="NVIDIA A40",
+        compute_capability=[8, 6],
+        near_cells=[1],
+        vgpu_types=vgpu_types(A40_TYPES),
+    )
+    return machine, add_gpu_with_vfs(machine, pf, product="2235", vfs=8)
+
+
 def sriov_vgpus() -> MachineBuilder:
     """A GPU whose VFs make the mdevs: each of the 8 offers both types, of which 32 or 2 fit.
 
     One VF has a vGPU already, so that it offers no other, and the large type fits once more.
     """
-    machine = machine_named("sriov-vgpus")
-    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
-    pf = "0000:81:00.0"
-    for number, vf in enumerate(add_gpu_with_vfs(machine, pf, product="2235", vfs=8)):
+    machine, vfs = _machine_with_a40("sriov-vgpus")
+    for number, vf in enumerate(vfs):
         for type_id, name, _, _ in A40_TYPES:
             machine.mdev_type(vf, type_id, name, 0 if number == 0 else 1)
     machine.mdev("0000:81:00.4", "0d5a2e31-6f0c-4a53-9a4b-1a1c2d3e4f50", "nvidia-563", 60)
-    machine.nvml(
-        pf,
-        uuid="GPU-a40a40a4-0f6e-4c3b-8a11-9e4f7b2d6a02",
-        serial="1320921000001",
-        model="NVIDIA A40",
-        compute_capability=[8, 6],
-        near_cells=[1],
-        vgpu_types=vgpu_types(A40_TYPES),
-    )
     return machine
 
 
 def vendor_vgpus() -> MachineBuilder:
     """The same GPU under the vendor's own VFIO driver: no mdev; a VF itself is the vGPU."""
-    machine = machine_named("vendor-vgpus")
-    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
-    pf = "0000:81:00.0"
+    machine, vfs = _machine_with_a40("vendor-vgpus")
     menu = "ID    : vGPU Name\n557   : NVIDIA A40-1Q\n563   : NVIDIA A40-24Q"
-    for number, vf in enumerate(add_gpu_with_vfs(machine, pf, product="2235", vfs=8)):
+    for number, vf in enumerate(vfs):
         here = f"{machine.device(vf)}/nvidia"
         machine.sys(f"{here}/creatable_vgpu_types", "" if number == 0 else menu)
         machine.sys(f"{here}/current_vgpu_type", 563 if number == 0 else 0)
         machine.sys(f"{here}/vgpu_params", "")
-    machine.nvml(
-        pf,
-        uuid="GPU-a40a40a4-0f6e-4c3b-8a11-9e4f7b2d6a02",
-        serial="1320921000001",
-        model="NVIDIA A40",
-        compute_capability=[8, 6],
-        near_cells=[1],
-        vgpu_types=vgpu_types(A40_TYPES),
-    )
     return machine
 
 

@@ -374,19 +374,14 @@ class FakeManyNodesDriver(FakeDriver):
     def is_node_deleted(self, nodename: str) -> bool:
         return nodename in self._deleted_nodenames
 
-    def update_provider_tree(
-        self,
-        provider_tree: ProviderTree,
-        nodename: str,
-        allocations: Allocations | None = None,  # noqa: ARG002 (nothing ever moves)
-    ) -> None:
-        self._check_node(nodename)
-        record: Mapping[str, int | float] = {
-            "total": 1,
-            "reserved": 0,
-            "min_unit": 1,
-            "max_unit": 1,
-            "step_size": 1,
-            "allocation_ratio": 1.0,
+    def _inventory(self, tree: ProviderTree, nodename: str) -> dict[str, InventoryRecord]:  # noqa: ARG002
+        return {
+            self.NODE_CLASS: {
+                "total": 1,
+                "reserved": 0,
+                "min_unit": 1,
+                "max_unit": 1,
+                "step_size": 1,
+                "allocation_ratio": 1.0,
+            }
         }
-        provider_tree.update_inventory(nodename, {self.NODE_CLASS: record})

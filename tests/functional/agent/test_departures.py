@@ -30,6 +30,15 @@ def make(new_agent, placement, driver="ScriptedNodesDriver"):
     return new_agent(placement.url, DEFAULT={"compute_driver": f"{DRIVERS}.{driver}"})
 
 
+def stopped(new_agent, placement, nodes, *driver):
+    """An agent that has reported some nodes and is down."""
+    agent = make(new_agent, placement, *driver)
+    agent.script(nodes=nodes)
+    with running(agent):
+        agent.stop()
+    return agent
+
+
 CHILDREN = {"card": {"CUSTOM_CARD": {"total": 1}}}
 
 
@@ -55,11 +64,8 @@ def test_a_node_that_is_gone_for_good_is_deleted_with_its_children(
 def test_a_node_that_vanished_while_the_agent_was_down_is_deleted_at_its_next_start(
     placement, new_agent, nodes, gone
 ):
-    agent = make(new_agent, placement)
-    agent.script(nodes=nodes)
+    agent = stopped(new_agent, placement, nodes)
     name, left = gone
-    with running(agent):
-        agent.stop()
     agent.script(nodes=left, deleted=[name])
     with running(agent):
         eventually(lambda: placement.root(name) is None, "its providers deleted")
@@ -134,11 +140,8 @@ def test_a_node_that_is_only_elsewhere_now_keeps_its_providers(placement, new_ag
 def test_a_wandering_node_that_another_agent_has_written_to_is_left_to_it(
     placement, new_agent, nodes, gone
 ):
-    agent = make(new_agent, placement, "WanderingNodesDriver")
-    agent.script(nodes=nodes)
+    agent = stopped(new_agent, placement, nodes, "WanderingNodesDriver")
     name, left = gone
-    with running(agent):
-        agent.stop()
     # another agent takes it over and reports more
     path = f"/resource_providers/{nodes[name]}/inventories"
     held = placement.get(path)
@@ -153,11 +156,8 @@ def test_a_wandering_node_that_another_agent_has_written_to_is_left_to_it(
 def test_a_wandering_node_that_was_only_claimed_and_released_meanwhile_is_deleted(
     placement, new_agent, nodes, gone
 ):
-    agent = make(new_agent, placement, "WanderingNodesDriver")
-    agent.script(nodes=nodes)
+    agent = stopped(new_agent, placement, nodes, "WanderingNodesDriver")
     name, left = gone
-    with running(agent):
-        agent.stop()
     consumer = claim(placement, nodes[name], {"VCPU": 1})
     assert placement.request("DELETE", f"/allocations/{consumer}").ok
     agent.script(nodes=left, deleted=[name])

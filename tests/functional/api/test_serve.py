@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -14,6 +15,7 @@ import requests
 
 from compute_agent.programs.systemd import NoticeSocket
 from tests.fixtures import programs
+from tests.fixtures.programs import Process
 from tests.functional.agent.processes import eventually
 
 from .served import ADMIN, ServerProcess
@@ -60,29 +62,35 @@ def test_the_line_with_its_address_is_whole_also_without_a_buffer(tmp_path: Path
     assert packet.endswith(b"\n")
 
 
-def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
-    tmp_path: Path,
-) -> None:
-    options = ("--port", "0", "--workers", "1", "--auth-strategy", "noauth2", "--sync-database")
-    log = tmp_path / "log"
-    with NoticeSocket() as ready, log.open("wb") as output:
+@contextlib.contextmanager
+def announced(directory: Path, output: IO[Any], workers: int) -> Iterator[tuple[Process, str]]:
+    """A server as of a service manager, and the URL that this hears of."""
+    options = ("--port", "0", "--workers", str(workers), "--auth-strategy", "noauth2")
+    trial = ("--sync-database", "--database-url", f"sqlite:///{directory}/placement.db")
+    with NoticeSocket() as ready:
         server = programs.start(
             "placement-server",
-            *("serve", *options, "--database-url", f"sqlite:///{tmp_path}/placement.db"),
+            *("serve", *options, *trial),
             output=output,
             environment=os.environ | {"NOTIFY_SOCKET": ready.address},
         )
         try:
             notice = eventually(ready.ready, "ready")
             assert notice is not None
-            url = notice.values["STATUS"].removeprefix("listening on ")
-            for _ in range(2):
-                assert requests.get(f"{url}/", timeout=30).status_code == 200
-                os.kill(server.pid, signal.SIGHUP)
-            assert server.poll() is None
+            yield server, notice.values["STATUS"].removeprefix("listening on ")
         finally:
             server.kill()
             server.wait()
+
+
+def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
+    tmp_path: Path,
+) -> None:
+    with (tmp_path / "log").open("wb") as output, announced(tmp_path, output, 1) as (server, url):
+        for _ in range(2):
+            assert requests.get(f"{url}/", timeout=30).status_code == 200
+            os.kill(server.pid, signal.SIGHUP)
+        assert server.poll() is None
 
 
 def test_a_stop_during_a_reload_ends_as_any_other(tmp_path: Path) -> None:
@@ -93,27 +101,13 @@ def test_a_stop_during_a_reload_ends_as_any_other(tmp_path: Path) -> None:
 
 
 def test_a_stop_does_not_wait_for_a_log_that_nobody_reads(tmp_path: Path) -> None:
-    trial = ("--database-url", f"sqlite:///{tmp_path}/trial.db", "--sync-database")
     reader, writer = os.pipe()
-    with NoticeSocket() as ready, open(reader), open(writer) as output:
-        server = programs.start(
-            "placement-server",
-            *("serve", "--port", "0", "--workers", "2", "--auth-strategy", "noauth2", *trial),
-            output=output,
-            environment=os.environ | {"NOTIFY_SOCKET": ready.address},
-        )
-        try:
-            notice = eventually(ready.ready, "ready")
-            assert notice is not None
-            url = notice.values["STATUS"].removeprefix("listening on ")
-            with requests.Session() as session:
-                while select.select([], [output], [], 0)[1]:
-                    assert session.get(url, timeout=30).status_code == 200
-            server.send_signal(signal.SIGTERM)
-            assert server.wait(timeout=30) == 0
-        finally:
-            server.kill()
-            server.wait()
+    with open(reader), open(writer) as output, announced(tmp_path, output, 2) as (server, url):
+        with requests.Session() as session:
+            while select.select([], [output], [], 0)[1]:
+                assert session.get(url, timeout=30).status_code == 200
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=30) == 0
 
 
 def test_workers_share_the_memory_of_what_is_loaded(served: ServerProcess) -> None:

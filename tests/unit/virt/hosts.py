@@ -6,11 +6,14 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from compute_agent import errors
 from compute_agent.conf import new_config
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import Allocations, InstanceDevices
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.topology_driver import TopologyDriver
@@ -70,6 +73,19 @@ class Host:
         self.driver.update_provider_tree(wanted, NAME, allocations=edited)
         self.tree = wanted
         return edited
+
+    def checked_reshape(
+        self, allocations: dict[str, Any], match: str | None = None
+    ) -> dict[str, Any]:
+        """The reshape that is due, checked as the tracker does, and due no more on its result."""
+        base = self.tree
+        with pytest.raises(errors.ReshapeNeeded, match=match):
+            self.update()
+        after = self.reshape(allocations)
+        reshape_check.check(base, self.tree, allocations, after, ROOT)
+        before = content(self.tree)
+        assert content(self.update()) == before
+        return after
 
     def holds(self, held: Mapping[str, Mapping[str, int]]) -> None:
         """Let placement tell the driver what is held, by provider name."""

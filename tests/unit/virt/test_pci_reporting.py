@@ -15,7 +15,6 @@ from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.discovery.topology import HostTopology
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake import FakeNumaDriver
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
@@ -24,12 +23,12 @@ from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.devices import nics
 from compute_agent.virt.layout.options import PciOptions
 
-from .hosts import NAME, ROOT, Host, content
+from .hosts import NAME, Host, content
 
 SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=2, vfs_per_pf=4)
 VFS = "CUSTOM_PCI_8086_1889"
 PORT = "_0000:80:00.0"
-VF0, VF1 = PciAddress("0001:80:00.0"), PciAddress("0001:80:00.1")
+VF0 = PciAddress("0001:80:00.0")
 GUEST = "aaaaaaaa-0000-4000-8000-000000000001"
 STRANGER = "bbbbbbbb-0000-4000-8000-000000000002"
 
@@ -50,18 +49,6 @@ def guest(host: Host, *addresses: PciAddress, uuid: str = GUEST) -> None:
     host.driver.guests[uuid] = InstanceDevices(pci_addresses=addresses)
 
 
-def healed(host: Host, allocations: dict[str, Any]) -> dict[str, Any]:
-    """The reshape that is due, checked as the tracker does, and due no more on its result."""
-    base = host.tree
-    with pytest.raises(errors.ReshapeNeeded, match="does not count yet"):
-        host.update()
-    after = host.reshape(allocations)
-    reshape_check.check(base, host.tree, allocations, after, ROOT)
-    before = content(host.tree)
-    assert content(host.update()) == before
-    return after
-
-
 class TestSwitchingItOn:
     """Guests that have devices get allocations for them."""
 
@@ -76,7 +63,7 @@ class TestSwitchingItOn:
     ) -> None:
         guest(host, VF0)
         host.change(pci=on())
-        assert healed(host, {}) == {}
+        assert host.checked_reshape({}, match="does not count yet") == {}
         (said,) = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
         assert GUEST in said
         assert "audit" in said

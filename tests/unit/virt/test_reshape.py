@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from compute_agent import errors
 from compute_agent.discovery.facts import Mdev, MdevType, PciAddress
 from compute_agent.provider_tree import child_uuid
-from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE
 from compute_agent.virt.layout.options import Ratio
@@ -35,18 +34,6 @@ def flat_host(**options: Any) -> Host:
     return reported(machine(), replace(FLAT, **options))
 
 
-def checked_reshape(host: Host, allocations: dict[str, Any]) -> dict[str, Any]:
-    """Reshape, have the tracker's check agree, and see that the result needs no other reshape."""
-    base = host.tree
-    with pytest.raises(errors.ReshapeNeeded):
-        host.update()
-    after = host.reshape(allocations)
-    reshape_check.check(base, host.tree, allocations, after, ROOT)
-    before = content(host.tree)
-    assert content(host.update()) == before
-    return after
-
-
 class TestFlatToNested:
     def test_the_tree_is_left_alone_when_a_reshape_is_needed(self) -> None:
         host = flat_host()
@@ -59,8 +46,7 @@ class TestFlatToNested:
     def test_consumers_move_to_cells_and_the_root_keeps_the_disk(self) -> None:
         host = flat_host()
         host.change(is_nested=True)
-        after = checked_reshape(
-            host,
+        after = host.checked_reshape(
             {
                 "small": consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 10}}),
                 "large": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 6000}}),
@@ -76,7 +62,7 @@ class TestFlatToNested:
     def test_a_consumer_larger_than_a_cell_is_split(self) -> None:
         host = flat_host()
         host.change(is_nested=True)
-        after = checked_reshape(host, {"huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000}})})
+        after = host.checked_reshape({"huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000}})})
         assert held_of(after["huge"]) == {
             CELL0: {"VCPU": 4, "MEMORY_MB": 6000},
             CELL1: {"VCPU": 4, "MEMORY_MB": 6000},
@@ -87,8 +73,7 @@ class TestFlatToNested:
         host.change(is_nested=True)
         host.driver.guests["a"] = InstanceDevices(cells=(CellUse(0, 1, 100), CellUse(1, 1, 300)))
         host.driver.guests["b"] = InstanceDevices(pinned_cpus=(4, 5))
-        after = checked_reshape(
-            host,
+        after = host.checked_reshape(
             {
                 "a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 400}}),
                 "b": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}}),
@@ -104,7 +89,7 @@ class TestFlatToNested:
         host = flat_host()
         host.change(is_nested=True)
         host.driver.guests["a"] = InstanceDevices(cells=(CellUse(1, 2, 512),), page_size_kib=2048)
-        after = checked_reshape(host, {"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})})
+        after = host.checked_reshape({"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})})
         assert held_of(after["a"]) == {CELL1: {"VCPU": 2}, PAGES1: {"MEMORY_MB": 512}}
 
     def test_the_cells_take_the_ratio_of_the_root(self) -> None:
@@ -113,7 +98,7 @@ class TestFlatToNested:
         vcpu = {**inventory["VCPU"], "allocation_ratio": 16.0}
         host.tree.update_inventory(ROOT, {**inventory, "VCPU": vcpu})
         host.change(is_nested=True)
-        after = checked_reshape(host, {"a": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 1}})})
+        after = host.checked_reshape({"a": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 1}})})
         assert held_of(after["a"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 1}}
         assert host.provider("_NUMA1").inventory["VCPU"]["allocation_ratio"] == 16.0
 
@@ -122,7 +107,7 @@ class TestFlatToNested:
         host.change(is_nested=True)
         moving = consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 1}, ELSEWHERE: {"DISK_GB": 5}})
         foreign = consumer(**{ELSEWHERE: {"VCPU": 3}})
-        after = checked_reshape(host, {"a": moving, "b": foreign})
+        after = host.checked_reshape({"a": moving, "b": foreign})
         assert after["b"] == foreign
         assert after["a"]["allocations"][ELSEWHERE] == moving["allocations"][ELSEWHERE]
         assert {k: v for k, v in after["a"].items() if k != "allocations"} == {
@@ -133,7 +118,7 @@ class TestFlatToNested:
         host = flat_host()
         uuid = host.provider("_pci_0000_21_00_0").uuid
         host.change(is_nested=True)
-        after = checked_reshape(host, {"a": consumer(**{uuid: {"VGPU": 1}})})
+        after = host.checked_reshape({"a": consumer(**{uuid: {"VGPU": 1}})})
         assert held_of(after["a"]) == {uuid: {"VGPU": 1}}
         assert host.parent_name("_pci_0000_21_00_0") == "_NUMA1"
 
@@ -175,7 +160,7 @@ class TestDedicatedCpus:
         host = flat_host()
         host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(3, 6))
         host.change(cpu_sets=HALF_DEDICATED, is_nested=True)
-        after = checked_reshape(host, {"pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}})})
+        after = host.checked_reshape({"pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}})})
         assert held_of(after["pinned"]) == {
             CELL0: {"PCPU": 1, "MEMORY_MB": 50},
             CELL1: {"PCPU": 1, "MEMORY_MB": 50},
@@ -220,7 +205,7 @@ class TestVgpus:
         else:
             host.driver.guests["seen"] = InstanceDevices(mdevs=(MdevUse("u1", GPU0),))
             before["seen"] = consumer(**{ROOT: {"VGPU": 1}})
-        after = checked_reshape(host, before)
+        after = host.checked_reshape(before)
         gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
         held = held_of(after["unseen"])
         assert held.pop(ROOT) == {"VCPU": 1}
@@ -241,8 +226,8 @@ class TestVgpus:
         host.driver.guests["seen"] = InstanceDevices(mdevs=(MdevUse("u0", GPU0),))
         host.driver.guests |= {"one": InstanceDevices(), "two": InstanceDevices()}
         amounts = {"one": 1, "seen": 1, "two": 2}
-        after = checked_reshape(
-            host, {name: consumer(**{ROOT: {"VGPU": amount}}) for name, amount in amounts.items()}
+        after = host.checked_reshape(
+            {name: consumer(**{ROOT: {"VGPU": amount}}) for name, amount in amounts.items()}
         )
         gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
         places = {"one": gpu1, "seen": gpu0, "two": gpu0}
@@ -262,8 +247,7 @@ class TestGpuFunctions:
             mdevs=(MdevUse("u", PciAddress("0000:20:00.1")),)
         )
         host.driver.options = self.PER_VF
-        after = checked_reshape(
-            host,
+        after = host.checked_reshape(
             {
                 "known": consumer(**{gpu: {"VGPU": 1}}),
                 "a-stranger": consumer(**{gpu: {"VGPU": 2}}),
