@@ -178,10 +178,9 @@ class Amounts:
 def _of_amounts(
     query: CandidateQuery, relaxations: Sequence[Relaxation]
 ) -> tuple[CandidateQuery, list[Relaxation]]:
-    """Return a query without the conditions that are left out, and the relaxations of amounts."""
+    """Return a query without what is left out or lowered, and the relaxations of amounts."""
     lowered_relaxations = [relaxation for relaxation in relaxations if relaxation.requested_amount]
-    others = {relaxation: 0 for relaxation in relaxations if not relaxation.requested_amount}
-    return with_relaxations(query, others), lowered_relaxations
+    return with_relaxations(query, dict.fromkeys(relaxations, 0)), lowered_relaxations
 
 
 SETS = 5

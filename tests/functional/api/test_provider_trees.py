@@ -12,6 +12,8 @@ ROOT, CELL, CARD, LEAF = (f"11111111-0000-4000-8000-00000000000{number}" for num
 UNKNOWN = "00000000-0000-4000-8000-00000000dead"
 A, B = (f"{digit * 8}-0000-4000-8000-0000000000cc" for digit in "ab")
 AGGREGATE = "99999999-0000-4000-8000-000000000001"
+LATER = "00000000-0000-4000-8000-000000000002"
+"""An aggregate that is made after the other, and comes before it by name."""
 
 
 def provider(uuid: str, name: str, parent: str | None, **more: Any) -> dict[str, Any]:
@@ -27,7 +29,11 @@ def get(api: Client, uuid: str = ROOT, query: str = "", **conditions: str) -> An
 def tree(api: Client) -> str:
     """A host with a cell, and a card in the cell; the tag."""
     cell = {"inventories": {"VCPU": {"total": 8}}, "aggregates": [AGGREGATE]}
-    card = {"inventories": {"CUSTOM_CARD": {"total": 4}}, "traits": ["CUSTOM_FAST"]}
+    card = {
+        "inventories": {"CUSTOM_CARD": {"total": 4}},
+        "traits": ["CUSTOM_FAST", "STORAGE_DISK_SSD"],
+        "aggregates": [AGGREGATE, LATER],
+    }
     providers = [
         provider(ROOT, "host", None, traits=["COMPUTE_NODE"]),
         provider(CELL, "cell", ROOT, **cell),
@@ -58,8 +64,8 @@ def test_a_tree_is_shown_with_all_that_its_providers_have(api: Client, tree: str
                 "allocation_ratio": 1.0,
             }
         },
-        "traits": ["CUSTOM_FAST"],
-        "aggregates": [],
+        "traits": ["CUSTOM_FAST", "STORAGE_DISK_SSD"],
+        "aggregates": [LATER, AGGREGATE],
     }
     assert shown[1]["aggregates"] == [AGGREGATE]
     assert answer.headers["cache-control"] == "no-cache"
@@ -141,7 +147,7 @@ def test_a_tree_is_only_read(api: Client, tree: str) -> None:
 
 
 def test_an_unknown_provider_is_404(api: Client) -> None:
-    for conditions in ({}, {"If_None_Match": '"x"'}):
+    for conditions in ({}, {"If_None_Match": '"x"'}, {"If_None_Match": "*"}):
         answer = get(api, UNKNOWN, **conditions)
         assert (answer.status, answer.code) == (404, "placement.undefined_code")
 
