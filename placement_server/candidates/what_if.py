@@ -113,6 +113,7 @@ Holding = tuple[int, int, int]
 """What a consumer holds of one inventory: provider id, class id, amount."""
 
 _Rows = dict[int, ProviderRow]
+"""The providers of one tree by id, ascending."""
 # Changes between two looks at the clock.
 _BETWEEN_TICKS: Final = 64
 
@@ -174,9 +175,7 @@ class SupposedTrees:
             inventories = sum(len(view.slot) for view in self.origin.classes.values())
             self._account.take(sizes.index_copy(self.origin.size, inventories))
         changed_trees = {
-            root_id: TreeRows(root_id, tuple(rows[number] for number in sorted(rows)))
-            if rows is not None
-            else None
+            root_id: None if rows is None else TreeRows(root_id, tuple(rows.values()))
             for root_id, rows in self._trees.items()
         }
         return IndexWriter.on_copy(self.origin).apply(changed_trees)
@@ -250,7 +249,7 @@ class SupposedTrees:
         self._account.take(sizes.provider_rows(len(rows) * supposition.copies, 0))
         empty = [
             replace(row, inventories=tuple(replace(entry, used=0) for entry in row.inventories))
-            for row in sorted(rows.values(), key=attrgetter("id"))
+            for row in rows.values()
         ]
         for _ in range(supposition.copies):
             self._copies[supposition.like] += 1
