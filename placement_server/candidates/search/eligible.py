@@ -156,9 +156,10 @@ class _RootFilter:
         if tree is not None:
             masks.append(self.index.root == tree)
             reasons.append("in_tree")
-        for reason, left in zip(reasons, accumulate(masks, and_), strict=True):
-            self._report_left(group, reason, left)
-        return _in_all(masks, self.index.size)
+        passing_mask = np.ones(self.index.size, dtype=bool)
+        for reason, passing_mask in zip(reasons, accumulate(masks, and_), strict=True):
+            self._report_left(group, reason, passing_mask)
+        return passing_mask
 
     def _report_left(self, group: RequestGroup, reason: str, passing_mask: BoolArray) -> None:
         if self.course is not None:
@@ -284,10 +285,6 @@ def passing_masks(
     return masks
 
 
-def _in_all(masks: list[BoolArray], size: int) -> BoolArray:
-    return reduce(and_, masks) if masks else np.ones(size, dtype=bool)
-
-
 def _mask(size: int, slots: IntArray | SlotArray) -> BoolArray:
     mask = np.zeros(size, dtype=bool)
     mask[slots] = True
@@ -314,9 +311,9 @@ def find_eligible(
 
 
 def lone_roots(asked: ProviderFilter, index: Index, account: Account) -> IntArray:
-    """Find the trees of a flat fleet that pass a filter, in canonical order."""
+    """Find the trees of a flat fleet that pass a filter, which asks for some amount, in order."""
     account.take(2 * index.size)
-    return index.roots_in(_in_all(passing_masks(asked, index), index.size))
+    return index.roots_in(reduce(and_, passing_masks(asked, index)))
 
 
 def passing_providers(group: RequestGroup, index: Index) -> list[int] | None:

@@ -109,11 +109,14 @@ def _filter_of(group: RequestGroup, names: IndexNames) -> ProviderFilter:
 
 def _of_lone(plan: Plan, filters: Sequence[ProviderFilter]) -> ProviderFilter | None:
     """Return all filters in one, if a provider that passes it is sure to serve everything."""
+    amounts = tuple(chain.from_iterable([each.amounts for each in filters]))
+    if plan.contested_classes or not amounts:
+        return None
     problem = Problem.of_one_provider(len(plan.items))
-    if plan.contested_classes or not is_trivial(plan, problem) or find_contradiction(plan, problem):
+    if not is_trivial(plan, problem) or find_contradiction(plan, problem):
         return None
     return ProviderFilter(
-        tuple(chain.from_iterable([each.amounts for each in filters])),
+        amounts,
         tuple(chain.from_iterable([each.terms for each in filters])),
         tuple(chain.from_iterable([each.forbidden_ids for each in filters])),
         tuple(chain.from_iterable([each.member_of for each in filters])),
