@@ -71,7 +71,7 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
     url = database_url(connection, options.connection_parameters)
     log_driver(connection, url)
     backend = url.get_backend_name()
-    settings = _pool_settings(options)
+    settings = _settings(options)
     try:
         if backend == "sqlite":
             return _sqlite_engines(url, options, settings)
@@ -98,20 +98,17 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
         else:
             _prepare_mysql(engine, options, writes=engine is engines[1])
     reader, writer, *single = engines
-    return Engines(
-        reader,
-        _passed_by(writer, options),
-        in_memory=False,
-        single=_passed_by(single[0], options) if single else None,
-    )
+    return Engines(reader, writer, in_memory=False, single=single[0] if single else None)
 
 
-def _pool_settings(options: StoreOptions) -> dict[str, Any]:
+def _settings(options: StoreOptions) -> dict[str, Any]:
+    echo = _echo(options.connection_debug)
     settings: dict[str, Any] = {
         "pool_recycle": options.connection_recycle_time,
         # every transaction ends explicitly, a second ROLLBACK would be a wasted round trip
         "pool_reset_on_return": None,
-        "echo": _echo(options.connection_debug),
+        "echo": echo,
+        "execution_options": {plain.OPTION: not echo},
     }
     limits = {
         "pool_size": options.max_pool_size,
@@ -119,13 +116,6 @@ def _pool_settings(options: StoreOptions) -> dict[str, Any]:
         "pool_timeout": options.pool_timeout,
     }
     return settings | {name: limit for name, limit in limits.items() if limit is not None}
-
-
-def _passed_by(engine: Engine, options: StoreOptions, **execution_options: object) -> Engine:
-    """Return an engine that frequent statements go past, where it has nothing to log."""
-    return engine.execution_options(
-        **{plain.OPTION: not _echo(options.connection_debug)}, **execution_options
-    )
 
 
 def _echo(connection_debug: int) -> bool | Literal["debug"]:
@@ -166,7 +156,7 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         reader=engine,
         writer=engine.execution_options(store_begin="BEGIN IMMEDIATE"),
         in_memory=in_memory,
-        single=None if in_memory else _passed_by(engine, options, store_begin=None),
+        single=None if in_memory else engine.execution_options(store_begin=None),
     )
 
 

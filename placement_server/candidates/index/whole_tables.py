@@ -42,7 +42,7 @@ def read(tx: ReadTransaction) -> WholeTables:
         roots, left_out = _append_providers(columns, snapshot.provider_rows(tx))
         slots = _Slots(columns.provider_id.view())
         _append_inventories(columns, slots, snapshot.inventory_rows(tx))
-        if tx.batches.joins_any_number:
+        if tx.batches.comma_list:
             _append_joined_traits(columns, slots, snapshot.joined_trait_rows(tx))
         else:
             pairs = _integers(chain.from_iterable(snapshot.trait_rows(tx)))

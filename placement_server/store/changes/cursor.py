@@ -21,6 +21,7 @@ from sqlalchemy import case, func, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from placement_server.store.changes.snapshot import ChangeRow
+from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import among
 from placement_server.store.tables import (
     changes,
@@ -194,8 +195,11 @@ class SeenRecords:
 
 def newest_marks(tx: ReadTransaction, last: int, most: int) -> list[Mark]:
     """Return the newest change records up to an id, ascending."""
-    statement = select(_C.id, _C.write_id).where(_C.id <= last).order_by(_C.id.desc()).limit(most)
-    return [Mark(*row) for row in reversed(tx.execute(statement).all())]
+    statement = (
+        f"SELECT id, write_id FROM changes WHERE id <= {tx.batches.mark} "
+        f"ORDER BY id DESC LIMIT {most}"
+    )
+    return [Mark(*row) for row in reversed(plain.rows(tx.connection, statement, (last,)))]
 
 
 def has_marks(tx: ReadTransaction, marks: Sequence[Mark]) -> bool:

@@ -9,49 +9,35 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from msgspec import Struct
-from sqlalchemy import Text, cast, func, select
 
-from placement_server.store import tables
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.batches import Batches, chunks
 from placement_server.store.transaction import USAGE, ReadTransaction
 
-_P = tables.resource_providers.c
-_I = tables.inventories.c
-_T = tables.resource_provider_traits.c
-_A = tables.resource_provider_aggregates.c
-_C = tables.changes.c
-
-_PROVIDERS = select(_P.id, _P.uuid, _P.parent_provider_id, _P.root_provider_id)
-_INVENTORIES = select(
-    _I.resource_provider_id,
-    _I.resource_class_id,
-    _I.total,
-    _I.reserved,
-    _I.min_unit,
-    _I.max_unit,
-    _I.step_size,
-    _I.allocation_ratio,
-    _I.capacity,
-    _I.used,
+# Texts, some with a condition to be appended: SQLAlchemy takes longer for each of these statements
+# than the driver, and the first search, or one after a change of a tree, waits for all of them.
+_PROVIDERS = (
+    "SELECT resource_providers.id, uuid, parent_provider_id, root_provider_id "
+    "FROM resource_providers"
 )
-_TRAITS = select(_T.resource_provider_id, _T.trait_id)
-_JOINED_TRAITS = select(
-    _T.resource_provider_id, func.aggregate_strings(cast(_T.trait_id, Text), ",")
-).group_by(_T.resource_provider_id)
-_AGGREGATES = select(_A.resource_provider_id, tables.placement_aggregates.c.uuid).join_from(
-    tables.resource_provider_aggregates,
-    tables.placement_aggregates,
-    _A.aggregate_id == tables.placement_aggregates.c.id,
+_INVENTORIES = (
+    "SELECT resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit, "
+    "step_size, allocation_ratio, capacity, used FROM inventories"
 )
-_USAGE = select(_P.root_provider_id, _P.id, _I.resource_class_id, _I.used).join_from(
-    tables.resource_providers, tables.inventories, _I.resource_provider_id == _P.id
+_TRAITS = "SELECT resource_provider_id, trait_id FROM resource_provider_traits"
+_JOINED_TRAITS = (
+    "SELECT resource_provider_id, {traits} FROM resource_provider_traits "
+    "GROUP BY resource_provider_id"
 )
-_CLASS_NAMES = select(tables.resource_classes.c.id, tables.resource_classes.c.name)
-_TRAIT_NAMES = select(tables.traits.c.id, tables.traits.c.name)
-_CHANGES = select(_C.id, _C.root_provider_id, _C.kind, _C.write_id)
-# Texts, with a condition to be appended: SQLAlchemy takes longer for each of these statements than
-# the driver, and a search after a change of a tree waits for all of them.
+_AGGREGATES = (
+    "SELECT resource_provider_id, placement_aggregates.uuid FROM resource_provider_aggregates "
+    "JOIN placement_aggregates ON aggregate_id = placement_aggregates.id"
+)
+_USAGE = (
+    "SELECT root_provider_id, resource_providers.id, resource_class_id, used "
+    "FROM resource_providers JOIN inventories ON resource_provider_id = resource_providers.id"
+)
+_CHANGES = "SELECT id, root_provider_id, kind, write_id FROM changes"
 _CHANGES_FROM = f"{_CHANGES} WHERE changes.id >= {{mark}}"
 _PROVIDERS_OF_ROOTS = f"{_PROVIDERS} WHERE resource_providers.root_provider_id "
 _USAGE_OF_ROOTS = f"{_USAGE} WHERE resource_providers.root_provider_id "
@@ -71,7 +57,6 @@ _USED = (
     "FROM resource_providers p {inventories} WHERE p.root_provider_id {few}"
 )
 _USED_ROOTS = f"SELECT root_provider_id FROM news WHERE kind = {USAGE} AND id <> {{mark}}"
-_NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
 
 
 Usage = dict[int, dict[tuple[int, int], int]]
@@ -142,8 +127,8 @@ class ChangeRow(NamedTuple):
 def names(tx: ReadTransaction) -> NameRows:
     """Read the names of all resource classes and traits."""
     return NameRows(
-        {name: number for number, name in plain.whole_rows(tx.connection, _CLASS_NAMES)},
-        {name: number for number, name in plain.whole_rows(tx.connection, _TRAIT_NAMES)},
+        dict(plain.whole_rows(tx.connection, "SELECT name, id FROM resource_classes")),
+        dict(plain.whole_rows(tx.connection, "SELECT name, id FROM traits")),
     )
 
 
@@ -167,7 +152,8 @@ def joined_trait_rows(tx: ReadTransaction) -> Sequence[Any]:
 
     Most rows of a store are pairs of a provider and a trait, and most providers have equal traits.
     """
-    return plain.whole_rows(tx.connection, _JOINED_TRAITS)
+    traits = tx.batches.comma_list.format("CAST(trait_id AS TEXT)")
+    return plain.whole_rows(tx.connection, _JOINED_TRAITS.format(traits=traits))
 
 
 def aggregate_rows(tx: ReadTransaction) -> Sequence[Any]:
@@ -256,7 +242,8 @@ def _news(batches: Batches, limit: int, in_gaps: str) -> str:
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
     """Return the highest ids among the changes, ascending."""
-    rows = plain.whole_rows(tx.connection, _NEWEST_IDS.limit(count))
+    statement = f"SELECT id FROM changes ORDER BY id DESC LIMIT {count}"
+    rows = plain.whole_rows(tx.connection, statement)
     return [number for (number,) in reversed(rows)]
 
 

@@ -160,8 +160,8 @@ class Batches:
     """That of a time."""
     unless_there: ClassVar[str] = "OR IGNORE"
     """What makes INSERT leave out rows with keys that are there."""
-    joins_any_number: ClassVar[bool] = True
-    """Whether an aggregate function makes one text of any number of values."""
+    comma_list: ClassVar[str] = "group_concat({})"
+    """An aggregate function that makes one text of any number of them; empty: there is none."""
     few: ClassVar[str] = "IN ({})"
     """A condition behind a column, true if it is among the few results of a subquery."""
 

@@ -46,7 +46,7 @@ class MysqlBatches(Batches):
     mark = moment = "%s"
     unless_there = "IGNORE"
     # GROUP_CONCAT cuts what is longer than a setting of the server.
-    joins_any_number = False
+    comma_list = ""
     in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
 
     def insert(

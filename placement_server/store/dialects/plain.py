@@ -72,19 +72,16 @@ def _execute(
     return outcome(connection.exec_driver_sql(statement, parameters))
 
 
-def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
-    """Execute a SELECT without parameters, and return its rows as the driver makes them.
+def whole_rows(connection: Connection, statement: str) -> Sequence[Any]:
+    """Return the rows of a whole table as tuples, of which the cursor keeps no copy.
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
-    driver = connection.dialect.loaded_dbapi
-    with connection.execute(statement) as result:
-        try:
-            fetched_rows: Sequence[Any] = result.cursor.fetchall()
-        except driver.Error as error:
-            raise DBAPIError.instance(
-                str(statement), None, error, driver.Error, dialect=connection.dialect
-            ) from error
+    fetched_rows = rows(connection, statement, ())
+    connection.connection.info.pop(_CURSOR, None)
+    if fetched_rows and type(fetched_rows[0]) is not tuple:
+        # of SQLAlchemy, where it logs statements; numpy takes no other rows than tuples
+        return list(map(tuple, fetched_rows))
     return fetched_rows
 
 

@@ -91,6 +91,7 @@ class PostgresqlBatches(Batches):
 
     family = "postgresql"
     mark = "%s"
+    comma_list = "string_agg({}, ',')"
     moment = "%s::timestamp"
     # the planner expects an array to be short, and uses the index
     few = "= ANY(ARRAY({}))"

@@ -22,7 +22,7 @@ def test_rows_and_their_types_are_those_of_sqlalchemy(store: Store) -> None:
     uuid = {"uuid": new_provider(store)}
     expected = store.read_single(lambda tx: tx.execute(BY_UUID, uuid).all())
     found = store.read_single(lambda tx: PlainSelect(BY_UUID).rows(tx.connection, uuid))
-    assert found == [tuple(row) for row in expected]
+    assert list(found) == [tuple(row) for row in expected]
     assert [list(map(type, row)) for row in found] == [list(map(type, row)) for row in expected]
 
 
