@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from oslo_config import cfg
@@ -40,13 +41,18 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         )
         self._format_of_requests = conf.logging_context_format_string
         self._format_of_others = conf.logging_default_format_string
-        self._identity = conf.logging_user_identity_format
-        self._identity_names = _NAME.findall(self._identity)
+        identity = conf.logging_user_identity_format
+        self._identity_names = _NAME.findall(identity)
+
+        @functools.lru_cache(maxsize=128)
+        def identity_text(*values: object) -> str:
+            return str(identity % dict(zip(self._identity_names, values, strict=True)))
 
         @functools.lru_cache(maxsize=1)
         def time_text(second: int) -> str:
             return time.strftime(self.datefmt, self.converter(second))
 
+        self._identity_text = identity_text
         self._time_text = time_text
 
     def format(self, record: logging.LogRecord) -> str:
@@ -58,9 +64,9 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         if request:
             values = request.get_logging_values()
             shown.update(values)
-            shown["user_identity"] = self._identity % {
-                name: values.get(name) or "-" for name in self._identity_names
-            }
+            shown["user_identity"] = self._identity_text(
+                *[values.get(name) or "-" for name in self._identity_names]
+            )
         line = self._format_of_requests if shown.get("request_id") else self._format_of_others
         if record.levelno == logging.DEBUG and (suffix := self.conf.logging_debug_format_suffix):
             line = f"{line} {suffix}"
@@ -74,8 +80,10 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             self._compute_iso_time(record)
             shown["isotime"] = vars(record)["isotime"]
         shown["message"] = record.getMessage()
-        texts = (line % shown, record.exc_text, record.stack_info)
-        return "\n".join(filter(None, texts))
+        text = line % shown
+        if record.exc_text or record.stack_info:
+            return "\n".join(filter(None, (text, record.exc_text, record.stack_info)))
+        return text
 
 
 def set_up(conf: cfg.ConfigOpts, program: str) -> None:
@@ -91,6 +99,27 @@ def set_up(conf: cfg.ConfigOpts, program: str) -> None:
         handler.handleError = functools.partial(  # type: ignore[method-assign]
             _report_error, handler.handleError
         )
+
+
+@contextlib.contextmanager
+def flush_once() -> Iterator[None]:
+    """Let handlers flush their streams once for all lines of a moment."""
+    handlers = [
+        handler
+        for handler in logging.getLogger().handlers
+        if isinstance(handler, logging.StreamHandler)
+    ]
+    for handler in handlers:
+        handler.flush = lambda: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            del handler.flush
+            try:
+                handler.flush()
+            except Exception:  # noqa: BLE001 - reported as it is for one line
+                handler.handleError(logging.makeLogRecord({"msg": "all lines of a moment"}))
 
 
 def _report_error(report: Callable[[logging.LogRecord], None], record: logging.LogRecord) -> None:
