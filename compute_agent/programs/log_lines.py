@@ -80,7 +80,7 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             self._compute_iso_time(record)
             shown["isotime"] = vars(record)["isotime"]
         shown["message"] = record.getMessage()
-        text = line % shown
+        text: str = line % shown
         if record.exc_text or record.stack_info:
             return "\n".join(filter(None, (text, record.exc_text, record.stack_info)))
         return text
