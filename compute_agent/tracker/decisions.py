@@ -337,5 +337,5 @@ def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
         action,
         replace(state, fault=fault, reshape_pending=is_pending),
         log=level if is_due else None,
-        with_traceback=is_due and event.kind is EventKind.DRIVER_FAILED,
+        with_traceback=event.kind is EventKind.DRIVER_FAILED,
     )

@@ -67,8 +67,9 @@ PASSING = {
 @pytest.mark.parametrize("kind", list(EventKind))
 @pytest.mark.parametrize("startup", [True, False])
 def test_nothing_is_ever_fatal_in_a_period_and_only_a_completed_pass_ends_a_start(kind, startup):
-    decision = after(replace(RUNNING, startup=startup), kind)
+    decision = after(replace(RUNNING, startup=startup, tries=1), kind)
     if not startup:
+        assert decision.state.tries == (2 if kind is EventKind.CONFLICT else 0)
         assert decision.action is not Action.EXIT
         assert decision.action is not Action.RESHAPE
         assert (decision.log == logging.ERROR) is (kind not in PASSING)
@@ -85,8 +86,10 @@ def test_a_reshape_is_done_at_start_and_announced():
 
 def test_a_reshape_needed_in_a_period_stays_pending_until_a_pass_completes():
     decision = after(RUNNING, EventKind.RESHAPE_NEEDED)
+    waiting = after(decision.state, EventKind.DRIVER_NOT_READY)
     assert decision.state.reshape_pending
-    assert not after(decision.state, EventKind.COMPLETED).state.reshape_pending
+    assert waiting.state.reshape_pending
+    assert not after(waiting.state, EventKind.COMPLETED).state.reshape_pending
 
 
 def test_a_conflict_is_tried_for_two_minutes_at_start_then_fatal():
@@ -101,7 +104,7 @@ def test_a_conflict_is_tried_four_times_in_a_period_then_left_with_a_warning():
     decisions = repeatedly(RUNNING, EventKind.CONFLICT, 5)
     assert [d.action for d in decisions[:4]] == [Action.RETRY] * 3 + [Action.NEXT_PERIOD]
     assert decisions[3].log == logging.WARNING
-    assert decisions[4].action is Action.RETRY, "the next pass has its own tries"
+    assert decisions[3].state.tries == 0, "the next pass has its own tries"
 
 
 @pytest.mark.parametrize("state", [STARTING, RUNNING])
@@ -109,6 +112,7 @@ def test_an_outage_backs_off_exponentially_up_to_the_period(state):
     decisions = repeatedly(state, EventKind.PLACEMENT_UNAVAILABLE, 9)
     assert {d.action for d in decisions} == {Action.BACK_OFF}
     assert [d.wait for d in decisions] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert {d.wait_at_least for d in decisions} == {0}
 
 
 def test_a_very_long_outage_does_not_overflow():
