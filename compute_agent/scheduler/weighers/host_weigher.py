@@ -258,11 +258,7 @@ def _whole_groups(host: HostState) -> list[frozenset[str]]:
             members.setdefault(trait, []).append(provider.uuid)
             if any(provider.used(name) for name in filter(is_device, provider.counts)):
                 broken.add(trait)
-    return [
-        frozenset(uuids)
-        for trait, uuids in members.items()
-        if len(uuids) > 1 and trait not in broken
-    ]
+    return [frozenset(uuids) for trait, uuids in members.items() if trait not in broken]
 
 
 def _broken(
@@ -271,9 +267,7 @@ def _broken(
     groups: list[frozenset[str]],
 ) -> int:
     wanted = {name for amounts in candidate.allocations.values() for name in amounts}
-    taken = {
-        uuid for uuid, amounts in candidate.allocations.items() if any(map(is_device, amounts))
-    }
+    taken = set(candidate.allocations)
     cells = sum(
         len(kinds[uuid] - wanted)
         for uuid, amounts in candidate.allocations.items()

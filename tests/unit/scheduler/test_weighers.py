@@ -286,8 +286,11 @@ def test_the_weighers_and_their_multipliers_are_those_that_operators_know() -> N
 
 
 def tree(name: str, *cards: str, used: str = "", takes: str) -> HostState:
-    """A host of two cells, with linked cards on the first, of which the guest takes something."""
-    root = ProviderSummary(name, name)
+    """A host of two cells, with linked cards on the first, of which the guest takes something.
+
+    :param takes: of each candidate, after a bar, the cells and cards; R is the root.
+    """
+    root = ProviderSummary(name, name, counts=counts({"DISK_GB": 9}))
     cells = [
         ProviderSummary(
             f"{name}{cell}", name, name, counts({"VCPU": 8}), frozenset(("HW_NUMA_ROOT",))
@@ -304,22 +307,45 @@ def tree(name: str, *cards: str, used: str = "", takes: str) -> HostState:
         )
         for card in cards
     ]
-    taken = {f"{name}{uuid}": {"VCPU" if uuid in "01" else "VGPU": 1} for uuid in takes.split()}
+    classes = {"0": "VCPU", "1": "VCPU", "R": "DISK_GB"}
+    candidates = tuple(
+        Candidate(
+            name,
+            {
+                name + uuid.removeprefix("R"): {classes.get(uuid, "VGPU"): 1}
+                for uuid in taken.split()
+            },
+            {},
+        )
+        for taken in takes.split("|")
+    )
     providers = {provider.uuid: provider for provider in (root, *cells, *gpus)}
-    return HostState(name, name, providers, (Candidate(name, taken, {}),))
+    return HostState(name, name, providers, candidates)
 
 
-def test_hosts_whose_groups_of_links_and_cells_with_devices_stay_whole_come_first() -> None:
+FOUR = ("5x", "5y", "6x", "6y")
+BREAKING, BESIDE = tree("a", *FOUR, takes="0 5x"), tree("a", "5x", takes="0")
+
+
+@pytest.mark.parametrize(
+    ("breaking", "whole"),
+    [
+        (BREAKING, tree("b", *FOUR, used="5y", takes="0 5x")),
+        (BREAKING, tree("b", "5x", "5y", takes="0 5x 5y")),
+        (BREAKING, tree("b", *FOUR, "7x", "7y", takes="0 5x 5y")),
+        (BESIDE, tree("b", "5x", takes="1")),
+        (BESIDE, tree("b", "5x", takes="R 1")),
+        (BESIDE, tree("b", "5x", takes="0|1")),
+        (BESIDE, tree("b", "5x", used="5x", takes="0")),
+    ],
+    ids=["broken", "pair", "others", "apart", "disk of the root", "one candidate", "none is free"],
+)
+def test_hosts_whose_groups_of_links_and_cells_with_devices_stay_whole_come_first(
+    breaking: HostState, whole: HostState
+) -> None:
     only = {"ram": 0.0, "cpu": 0.0, "pci": 0.0}
-    breaking = tree("a", "5x", "5y", "6x", "6y", takes="0 5x")
-    broken = tree("b", "5x", "5y", "6x", "6y", used="5y", takes="0 5x")
-    assert ordered([breaking, broken], multipliers=only) == ["b", "a"]
-    pair = tree("c", "5x", "5y", takes="0 5x 5y")
-    assert ordered([breaking, pair], multipliers=only) == ["c", "a"]
-    beside = tree("d", "5x", takes="0")
-    apart = tree("e", "5x", takes="1")
-    assert ordered([beside, apart], multipliers=only) == ["e", "d"]
-    assert ordered([beside, apart], multipliers={**only, "leaves_whole": 0.0}) == ["d", "e"]
+    assert ordered([breaking, whole], multipliers=only) == ["b", "a"]
+    assert ordered([breaking, whole], multipliers={**only, "leaves_whole": 0.0}) == ["a", "b"]
 
 
 def announced_cell(cores: list[list[int]], **fields: Any) -> dict[str, Any]:
