@@ -147,7 +147,7 @@ def hidden_bad_limit(difference: Difference) -> bool:
         difference.sent.url.startswith(_PATH)
         and difference.statuses == (500, 400)
         and len(limits) > 1
-        and repr(limits[0]) in difference.ours.error["detail"]
+        and repr(limits[0]) in difference.detail_of_ours
     )
 
 

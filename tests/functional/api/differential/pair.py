@@ -72,8 +72,10 @@ class Difference:
 
     @property
     def detail_of_ours(self) -> str:
-        """The whole text of our error, which is JSON."""
-        return str(self.ours.error["detail"]).rstrip()
+        """The whole text of our error to a read, which is asked for as JSON."""
+        headers = {name: value for name, value in self.sent.headers.items() if name != "Accept"}
+        _, ours = self.asked_both(headers=headers)
+        return str(ours.error["detail"]).rstrip()
 
     def only_in(self, *names: str) -> bool:
         """Whether nothing but these respects differs."""
