@@ -19,10 +19,13 @@ _EQUAL: Final = (
     "hw:tpm_version",
     "hw:maxphysaddr_mode",
     "hw:pci_numa_affinity_policy",
+    "hw:sound_model",
     "os:secure_boot",
 )
 """Settings that flavor and image may both have, with one value."""
-_EQUAL_FLAGS: Final = ("hw:mem_encryption", "hw:locked_memory")
+_EQUAL_FLAGS: Final = (
+    *("hw:mem_encryption", "hw:locked_memory", "hw:virtio_packed_ring", "hw:ephemeral_encryption"),
+)
 _PINNING: Final = ("dedicated", "mixed")
 
 
@@ -41,6 +44,8 @@ def _equal_settings(spec: RequestSpec) -> None:
         names.append("hw:tpm_model")
     if _is_true(spec.setting("hw:mem_encryption")):
         names.append("hw:mem_encryption_model")
+    if _is_true(spec.setting("hw:ephemeral_encryption")):
+        names.append("hw:ephemeral_encryption_format")
     for name in names:
         flavor, image = _both(spec, name)
         if None not in (flavor, image) and flavor != image:

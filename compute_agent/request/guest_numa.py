@@ -74,6 +74,9 @@ def guest_numa(
     if spec.guest_cells and text is None:
         return _as_given(spec, vcpu, pcpu, memory_mb, pages)
     if text is None:
+        if pcpu or spec.page_size is not None or spec.flavor_setting("hw:pmem") is not None:
+            # of one node, whose shares are everything
+            _shares(spec, 1, memory_mb)
         whole = GuestNode(vcpu, pcpu, memory_mb)
         return GuestNuma((whole,), bool(pages), pages)
     count = amount("hw:numa_nodes", text)
@@ -145,6 +148,9 @@ def _shares(
                 raise InvalidRequest(
                     f"hw:numa_{kind}.{node}", None, f"CPUs and memory of each of {count} nodes"
                 )
+        further = spec.setting(f"hw:numa_{kind}.{count}")
+        if further is not None:
+            raise InvalidRequest(f"hw:numa_{kind}.{count}", further, f"{count} nodes, from 0 on")
     shares = [amount(f"hw:numa_mem.{node}", value) for node, value in enumerate(sizes)]
     if sum(shares) != memory_mb:
         raise InvalidRequest(

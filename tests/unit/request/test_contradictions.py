@@ -10,6 +10,7 @@ from tests.unit.scheduler.specs import request_of, spec
 PINNED = {"hw:cpu_policy": "dedicated"}
 MIXED = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0"}
 REQUIRE = {"hw:cpu_thread_policy": "require"}
+ENCRYPTED = {"hw:ephemeral_encryption": "true", "hw:ephemeral_encryption_format": "luks"}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,10 @@ REQUIRE = {"hw:cpu_thread_policy": "require"}
         ({"hw:locked_memory": "true"}, {}, ["hw:locked_memory", "hw:mem_page_size"]),
         ({"hw:mem_encryption": "true"}, {}, ["hw:mem_encryption", "hw_firmware_type"]),
         ({"hw:numa_nodes": "2"}, {"hw_numa_nodes": "2"}, ["hw_numa_nodes", "hw:numa_nodes"]),
+        ({"hw:virtio_packed_ring": "no"}, {"hw_virtio_packed_ring": "true"}, ["is 'true'", "'no'"]),
+        ({"hw:sound_model": "ich6"}, {"hw_sound_model": "usb"}, ["is 'usb'", "'ich6'"]),
+        (ENCRYPTED, {"hw_ephemeral_encryption": "false"}, ["is 'false'", "which is 'true'"]),
+        (ENCRYPTED, {"hw_ephemeral_encryption_format": "plain"}, ["is 'plain'", "'luks'"]),
     ],
 )
 def test_both_settings_are_named(
