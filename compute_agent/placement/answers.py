@@ -187,23 +187,6 @@ class SupposedAnswers(Struct, Generic[T], frozen=True):
     answers: list[T]
 
 
-class Step(TypedDict):
-    """What one condition of a query left."""
-
-    group: NotRequired[str | None]
-    filter: str
-    providers_left: NotRequired[Whole]
-    trees_rejected: NotRequired[Whole]
-
-
-class FailedTrees(TypedDict):
-    """Trees that have candidates for each group and none for all of them."""
-
-    reason: str
-    trees: Whole
-    example: str
-
-
 class ClosestChanges(TypedDict):
     """Changes of a query with which it would have candidates."""
 
@@ -212,39 +195,15 @@ class ClosestChanges(TypedDict):
     example: str
 
 
-class Shortage(TypedDict):
-    """A provider that lacks little of an amount; units are there where they forbid it."""
-
-    group: str
-    provider: str
-    name: str
-    resource_class: str
-    asked: Whole
-    free: Whole
-    capacity: Whole
-    held_by: Whole
-    min_unit: NotRequired[Whole]
-    max_unit: NotRequired[Whole]
-    step_size: NotRequired[Whole]
-
-
 class Explanation(TypedDict):
-    """An explanation of the candidates that a query has.
+    """An explanation of the candidates that a query has, of which this is read here.
 
     :ivar sentences: all of it, to be read.
     :ivar closest: sets of changes of the request with which it would have candidates.
-    :ivar short: the providers that lack least of some amount.
-    :ivar complete: False when placement gave up before it had all of `closest`.
     """
 
-    trees: Whole
-    steps: list[Step]
-    trees_left: Whole
-    trees_failed: list[FailedTrees]
     sentences: list[str]
     closest: list[ClosestChanges]
-    short: list[Shortage]
-    complete: bool
 
 
 class PlannedTree(TypedDict):
@@ -277,8 +236,6 @@ class Plan(TypedDict):
     moves: list[PlannedMove]
     places: list[PlannedPlace]
     memory_mb: Whole
-    whole: bool
-    stuck: list[str]
 
 
 class Room(TypedDict):
