@@ -145,11 +145,7 @@ def check_values(conf: cfg.ConfigOpts) -> None:
         ),
     ]
     if wrong_lines:
-        raise errors.InvalidConfiguration(
-            "The configuration has values that cannot be used: "
-            + "; ".join(wrong_lines)
-            + ". Correct them and start again."
-        )
+        raise errors.InvalidConfiguration(configuration_files.fault_of(wrong_lines))
 
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:

@@ -83,6 +83,14 @@ def wrong_values(values: Mapping[str, Any], group: str = "DEFAULT") -> Iterator[
                 yield from wrong_values(value, name)
 
 
+def fault_of(wrong_lines: Iterable[str]) -> str:
+    """Return the text of the error about wrong values."""
+    return (
+        f"The configuration has values that cannot be used: {'; '.join(wrong_lines)}. Correct them "
+        "and start again."
+    )
+
+
 def warn_of_useless(
     conf: cfg.ConfigOpts,
     without_effect: Iterable[tuple[str | None, str]],

@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
@@ -34,7 +33,7 @@ from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__
 from placement_server.conf import InvalidConfiguration, parse, register_opts, warn_of_useless
 from placement_server.http_server.certificates import Certificate
-from placement_server.http_server.server import LOG_PATIENCE, HttpServer, share_one_heap
+from placement_server.http_server.server import HttpServer, share_one_heap
 from placement_server.http_server.turns import Turns
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_file
@@ -164,16 +163,9 @@ def _run(server: HttpServer, *, has_metrics: bool) -> int:
 
 def _end(status: int) -> NoReturn:
     """Exit at once: the end of the interpreter takes longer than that of an idle server."""
-    # in a thread, for want of a reader of the log
-    flush = threading.Thread(target=_flush, daemon=True)
-    flush.start()
-    flush.join(LOG_PATIENCE)
-    os._exit(status)
-
-
-def _flush() -> None:
     logging.shutdown()
     sys.stdout.flush()
+    os._exit(status)
 
 
 def _application(conf: cfg.ConfigOpts, threads: int) -> Turns:

@@ -110,26 +110,18 @@ def parse(
             default_config_dirs=None if files is None else [],
         )
         wrong_lines = list(configuration_files.wrong_values(conf))
-    except cfg.ConfigFilesNotFoundError as error:
-        missing_files = ", ".join(error.config_files)
+    except (cfg.ConfigFilesNotFoundError, cfg.ConfigFilesPermissionDeniedError) as error:
+        is_there = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
         raise InvalidConfiguration(
-            f"The configuration file {missing_files} cannot be read: it does not exist."
-        ) from error
-    except cfg.ConfigFilesPermissionDeniedError as error:
-        denied_files = ", ".join(error.config_files)
-        raise InvalidConfiguration(
-            f"The configuration file {denied_files} cannot be read: permission denied."
+            f"The configuration file {', '.join(error.config_files)} cannot be read: "
+            f"{'permission denied' if is_there else 'it does not exist'}."
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
         raise InvalidConfiguration(
             f"The configuration is not valid: {configuration_files.sentence(error)}"
         ) from error
     if wrong_lines:
-        raise InvalidConfiguration(
-            "The configuration has values that cannot be used: "
-            + "; ".join(wrong_lines)
-            + ". Correct them and start again."
-        )
+        raise InvalidConfiguration(configuration_files.fault_of(wrong_lines))
 
 
 def with_commands(add_commands: Callable[[Any], None]) -> cfg.ConfigOpts:

@@ -11,7 +11,6 @@ import resource
 import select
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +47,7 @@ _PAUSE: Final = 1.0
 _SIGNAL_PAUSE: Final = 0.3
 _SHORT_PAUSE: Final = 0.02
 _RESPAWN_PAUSE: Final = 0.1
-LOG_PATIENCE: Final = 3.0
+_LOG_PATIENCE: Final = 3.0
 """Seconds that a stop waits for a log which takes no more lines."""
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -204,8 +203,8 @@ class HttpServer:
         if number == signal.SIGINT:
             # a second Ctrl-C ends requests in progress too
             signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
-        # ends a write to a log that takes no more lines
-        signal.signal(signal.SIGALRM, lambda *_: sys.exit())
+        # has a write to the log tried again
+        signal.signal(signal.SIGALRM, lambda *_: None)
         threading.Timer(_SIGNAL_PAUSE, _go_on_ending).start()
 
 
@@ -214,9 +213,12 @@ def _go_on_ending() -> None:
     _end_workers(BaseProcess.terminate)
     handlers = logging.getLogger().handlers
     streams = [handler.stream for handler in handlers if isinstance(handler, logging.StreamHandler)]
-    while all(select.select((), (stream,), (), LOG_PATIENCE)[1] for stream in streams):
+    while not (stuck := [s for s in streams if not select.select((), (s,), (), _LOG_PATIENCE)[1]]):
         time.sleep(_PAUSE)
     _end_workers(BaseProcess.kill)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in stuck:
+        os.dup2(nowhere, stream.fileno())
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
 
