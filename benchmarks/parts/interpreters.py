@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.parts.servers import keeping_bytecode
+from compute_agent.cmd import late_modules
 from compute_agent.cmd.agent.main import UNUSED
-from compute_agent.programs import late_modules
 
 _OWN: Final = ("placement_server", "compute_agent", "benchmarks", "__main__", "__mp_main__")
 _LIST: Final = (
