@@ -1,14 +1,15 @@
-"""Reports of agents that a database does not take."""
+"""Reports of agents: when one is notable, and those that a database does not take."""
 
 from __future__ import annotations
 
 import logging
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
 from placement_server.store import agent_reports
-from placement_server.store.agent_reports import GatheredReports
+from placement_server.store.agent_reports import AgentReport, GatheredReports
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 
@@ -30,3 +31,21 @@ def test_an_outage_is_logged_once_and_not_with_each_report(
             reports._write_soon()
     (line,) = caplog.messages
     assert line.startswith("The last reports of 0 agent(s) are not recorded: The database is away.")
+
+
+@pytest.mark.parametrize(
+    ("bus", "trouble", "disabled_reason", "is_notable"),
+    [
+        *((state, "", "", False) for state in ("off", "waiting", "up")),
+        *((state, "", "", True) for state in ("refused", "unreachable")),
+        ("up", "no libvirt", "", True),
+        ("up", "", "fan", True),
+    ],
+)
+def test_a_report_is_notable_that_says_more_than_that_the_agent_is_there(
+    bus: str, trouble: str, disabled_reason: str, is_notable: bool
+) -> None:
+    document = {"bus": {"state": bus}, "trouble": trouble, "disabled_reason": disabled_reason}
+    report = AgentReport(datetime(2026, 1, 1), {**document, "period": 10})
+    assert report.is_notable is is_notable
+    assert report.silent_at == report.at + timedelta(seconds=35)
