@@ -59,6 +59,21 @@ def test_the_root_document_lists_the_extensions_only_when_asked(api: Client) -> 
     assert [entry["id"] for entry in extended.json["extensions"]] == ["placement-ext"]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(f"/agent_reports?{query}" for query in ("root=x", "notable=false", "pony=1")),
+        *(f"/history?{field}=x" for field in ("root", "consumer", "before", "after", "pony")),
+        *(f"/history?{query}" for query in ("name=", "limit=0", "limit=1001")),
+        *(f"/history?name={'x' * 256}", "/fragmentation?pony=1"),
+    ],
+)
+def test_a_malformed_query_is_refused(api: Client, url: str) -> None:
+    answer = api.get(url, version="1.39, placement-ext 1.1")
+    assert answer.status == 400
+    assert answer.detail.startswith("Invalid query string parameters: ")
+
+
 @pytest.mark.parametrize("query", [f"root_member_of={A2}&resources=VCPU:1", f"isolate=_N1&{NICS}"])
 def test_without_the_extension_its_parameters_are_unknown(api: Client, query: str) -> None:
     answer = ask(api, query, header="placement 1.39")
