@@ -29,11 +29,7 @@ def prune(store: Store) -> Iterator[str]:
     """Delete; yield a line for each kind of row."""
     yield f"change records: {store.write(changes.prune)} deleted"
     for table, name in _NAMES.items():
-        rows = store.write(unused.prune, table)
-        yield (
-            f"{name}: {len(rows.due_ids)} deleted; out of use: {len(rows.unmarked_ids)} from "
-            f"now on, {len(rows.marked_ids)} for less than a day"
-        )
+        yield _line(name, store.write(unused.prune, table), "deleted")
     yield from _notes(store)
 
 
@@ -42,11 +38,15 @@ def show(store: Store) -> Iterator[str]:
     now = datetime.now(UTC).replace(tzinfo=None)
     yield f"change records: {store.read(changes.old_records, now)} would be deleted"
     for table, rows in store.read(unused.find, now).items():
-        yield (
-            f"{_NAMES[table]}: {len(rows.due_ids)} would be deleted; out of use: "
-            f"{len(rows.unmarked_ids)} from now on, {len(rows.marked_ids)} for less than a day"
-        )
+        yield _line(_NAMES[table], rows, "would be deleted")
     yield from _notes(store)
+
+
+def _line(name: str, rows: unused.UnusedRows, done: str) -> str:
+    return (
+        f"{name}: {len(rows.due_ids)} {done}; out of use: {len(rows.unmarked_ids)} from now on, "
+        f"{len(rows.marked_ids)} for less than a day"
+    )
 
 
 def _notes(store: Store) -> Iterator[str]:

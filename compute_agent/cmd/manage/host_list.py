@@ -59,7 +59,7 @@ def list_hosts(namespace: argparse.Namespace) -> int:
     # a watch waits for a broker that goes away, and needs one to begin with
     with fleet_commands.agents_on_bus(conf, may_be_away=not namespace.watch) as agents:
         if namespace.watch:
-            _watch(namespace, conf, placement, agents)
+            _watch(namespace, _Watch(namespace, conf, placement, agents))
             return Exit.FINE
         hosts = _hosts(namespace, conf, placement, agents)
     documents = [fleet_commands.host_document(host) for host in hosts]
@@ -98,13 +98,7 @@ def _chosen_hosts(
     )
 
 
-def _watch(
-    namespace: argparse.Namespace,
-    conf: cfg.ConfigOpts,
-    placement: PlacementApi,
-    agents: AgentsOnBus | None,
-) -> None:
-    watch = _Watch(namespace, conf, placement, agents)
+def _watch(namespace: argparse.Namespace, watch: _Watch) -> None:
     lines: list[str] = []
     with Screen() as screen:
 
@@ -129,7 +123,6 @@ class _Watch:
         placement: PlacementApi,
         agents: AgentsOnBus | None,
     ) -> None:
-
         self._namespace = namespace
         self._conf = conf
         self._placement = placement

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from placement_server import errors
 from placement_server.api.request import Request
-from placement_server.api.resources.resource_providers import no_such_provider_for
+from placement_server.api.resources.resource_providers import part_of
 from placement_server.api.response import (
     Response,
     cache_headers,
@@ -23,7 +23,7 @@ from placement_server.schemas import inventory as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store import resource_classes
 from placement_server.store.providers import inventories, inventory_rows
-from placement_server.store.records import InventoryRecord, StoredInventory
+from placement_server.store.records import InventoryRecord
 
 _MAX_NUMBER: Final = 3.40282e38
 """The largest single-precision number: the column of the allocation ratio is one, and no other
@@ -32,7 +32,7 @@ column takes more."""
 
 def list_(request: Request, provider_uuid: str) -> Response:
     """List the inventories of a provider."""
-    generation, stored = _stored_inventories(request, provider_uuid)
+    generation, stored = part_of(request, inventory_rows.of_provider, provider_uuid, " : ")
     return _inventories_response(
         request,
         generation,
@@ -116,7 +116,9 @@ def delete_all(request: Request, provider_uuid: str) -> Response:
 
 def show(request: Request, provider_uuid: str, resource_class: str) -> Response:
     """Show the inventory of one class."""
-    generation, stored_inventories = _stored_inventories(request, provider_uuid)
+    generation, stored_inventories = part_of(
+        request, inventory_rows.of_provider, provider_uuid, " : "
+    )
     if resource_class not in stored_inventories:
         raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
     stored = stored_inventories[resource_class]
@@ -218,15 +220,6 @@ def _malformed_error(resource_class: str, reason: str) -> errors.BadRequest:
 
 def _reserved_may_equal_total(request: Request) -> bool:
     return request.version >= (1, 26)
-
-
-def _stored_inventories(
-    request: Request, provider_uuid: str
-) -> tuple[int, Mapping[str, StoredInventory]]:
-    try:
-        return request.store.read_single(inventory_rows.of_provider, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider_for(provider_uuid, " : ") from error
 
 
 def _inventories_response(

@@ -8,7 +8,7 @@ from typing import Final
 from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.resources.aggregates import generation_changed
-from placement_server.api.resources.resource_providers import no_such_provider_for
+from placement_server.api.resources.resource_providers import part_of
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.schemas.validation import WHOLE, SchemaByVersion, array_of, record_of
 from placement_server.store import errors as store_errors
@@ -30,10 +30,7 @@ REPLACE: Final = SchemaByVersion(
 
 def list_(request: Request, provider_uuid: str) -> Response:
     """List the traits of a provider."""
-    try:
-        generation, rows = request.store.read_single(traits.of_provider, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider_for(provider_uuid) from error
+    generation, rows = part_of(request, traits.of_provider, provider_uuid)
     return _answer(request, generation, rows)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from placement_server import errors
 from placement_server.api.request import Request
@@ -15,6 +16,9 @@ from placement_server.schemas.validation import TEXT, UUID, SchemaByVersion, rec
 from placement_server.store import errors as store_errors
 from placement_server.store.providers import providers
 from placement_server.store.records import KEEP, MAX_INT, Provider
+from placement_server.store.transaction import ReadTransaction
+
+_Part = TypeVar("_Part")
 
 _NAME: Final = {"type": "string", "maxLength": 200}
 _PARENT: Final = {"anyOf": [UUID, {"type": "null"}]}
@@ -241,13 +245,19 @@ def delete(request: Request, provider_uuid: str) -> Response:
     return empty_response(204)
 
 
-def no_such_provider_for(provider_uuid: str, joint: str = ": ") -> errors.NotFound:
-    """Return the 404 of reading inventories, usages and traits, which has the sentence twice.
+def part_of(
+    request: Request, read: Callable[[ReadTransaction, str], _Part], uuid: str, joint: str = ": "
+) -> _Part:
+    """Return the inventories, usages or traits of a provider.
 
-    Clients of the published server see it so, and compare.
+    :raises errors.NotFound: the sentence is there twice, as clients of the published server see it,
+        and compare.
     """
-    text = f"No resource provider with uuid {provider_uuid} found"
-    return errors.NotFound(f"{text}{joint}{text}")
+    try:
+        return request.store.read_single(read, uuid)
+    except store_errors.ProviderNotFound as error:
+        text = f"No resource provider with uuid {uuid} found"
+        raise errors.NotFound(f"{text}{joint}{text}") from error
 
 
 def _duplicate(what: str) -> errors.Conflict:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from placement_server.api.request import Request
-from placement_server.api.resources.resource_providers import no_such_provider_for
+from placement_server.api.resources.resource_providers import part_of
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion, record_of
-from placement_server.store import errors as store_errors
 from placement_server.store.allocations import usages
 
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 255}
@@ -32,10 +31,7 @@ TOTAL: Final = SchemaByVersion(
 
 def of_provider(request: Request, provider_uuid: str) -> Response:
     """Show the usage of each class that the provider has inventory of."""
-    try:
-        generation, used = request.store.read_single(usages.of_provider, provider_uuid)
-    except store_errors.ProviderNotFound as error:
-        raise no_such_provider_for(provider_uuid) from error
+    generation, used = part_of(request, usages.of_provider, provider_uuid)
     return json_response(
         {"resource_provider_generation": generation, "usages": used},
         *cache_headers(request.version),

@@ -13,16 +13,6 @@ from compute_agent.placement.transports.transport import Request, Response, make
 
 ROOT = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 LOWERED = {"group": "", "resource_class": "VCPU", "from": 16, "to": 12}
-SHORT = {
-    "group": "",
-    "provider": ROOT,
-    "name": "host1",
-    "resource_class": "VCPU",
-    "asked": 16,
-    "free": 12,
-    "capacity": 64,
-    "held_by": 9,
-}
 CLOSEST = {"changes": [LOWERED], "trees": 3, "example": ROOT}
 ANSWER = {
     "trees": 1,
@@ -31,7 +21,6 @@ ANSWER = {
     "trees_failed": [],
     "sentences": ["1 trees of providers."],
     "closest": [CLOSEST],
-    "short": [SHORT],
     "complete": True,
 }
 PLAN = {"moves": [], "places": [], "memory_mb": 0, "whole": True, "stuck": []}
