@@ -48,7 +48,7 @@ def test_what_somebody_changed_by_hand_is_told_when_it_is_undone(
     one = change(stock(VCPU=4, MEMORY_MB=1024), ours)
     done: list[Step] = [SetInventories((one,))] if in_one_request else [one]
     (told,) = warnings(caplog, done, ours)
-    assert "total 4 is 8 again" in told
+    assert ": VCPU total 4 is 8 again. The agent" in told
     assert f"host1 ({UUID})" in told
     assert "MEMORY_MB" not in told
 
@@ -99,15 +99,26 @@ def test_each_change_of_a_few_is_logged_and_a_loss_is_a_warning(
     assert lines["Node host1: VCPU of host1: total 1 to 2"] == logging.INFO
 
 
-def test_a_large_plan_is_a_line_and_its_losses(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (1, "CUSTOM_LOST0 of host1: total 1, removed"),
+        (LINES_OF_A_PASS + 1, f"{LINES_OF_A_PASS + 1} provider(s) or amounts were lost."),
+    ],
+)
+def test_a_large_plan_is_a_line_and_its_losses_or_their_number(
+    caplog: pytest.LogCaptureFixture, lost: int, said: str
+) -> None:
     before = {f"CUSTOM_{number}": 1 for number in range(LINES_OF_A_PASS)}
     after = {f"CUSTOM_{number}": 2 for number in range(LINES_OF_A_PASS)}
+    losses = {f"CUSTOM_LOST{number}": 1 for number in range(lost)}
     with caplog.at_level(logging.INFO):
-        done = [change(stock(**before, VGPU=1), stock(**after))]
+        done = [change(stock(**before, **losses), stock(**after))]
         log_changes("host1", done, None, ChangeHistory())
+        log_changes("host1", [], None, ChangeHistory())
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
-    assert lines[1] == "Node host1: VGPU of host1: total 1, removed"
+    assert lines[1] == f"Node host1: {said}"
 
 
 def test_the_history_has_the_last_changes_and_what_is_lost_until_it_is_back() -> None:

@@ -44,14 +44,18 @@ def test_a_node_is_due_at_its_time_and_again_after_its_period():
     clock = ManualClock(1000.0)
     schedule = PassSchedule(clock)
     schedule.set_nodes(["a"], first_due=1005.0)
+    schedule.set_nodes(["a", "b"], first_due=1100.0)
     assert schedule.take_due() == []
     assert schedule.seconds_to_next() == 5.0
     clock.now = 1005.0
     assert schedule.take_due() == [("a", frozenset())]
     assert schedule.take_due() == [], "it runs already"
+    assert schedule.seconds_to_next() == 95.0
     assert schedule.running_nodes() == ["a"]
     schedule.finish("a", next_due=1065.0)
     assert schedule.seconds_to_next() == 60.0
+    schedule.trigger("report", "b")
+    assert schedule.seconds_to_next() == 0.0
 
 
 def test_triggers_during_a_pass_are_merged_into_one_more_pass():
@@ -79,6 +83,7 @@ def test_a_trigger_without_a_node_is_for_all_and_an_unknown_node_is_told():
 
 def test_nodes_come_and_go():
     schedule = PassSchedule(ManualClock(1000.0))
+    assert schedule.set_nodes(["a"], first_due=0.0) == []
     assert schedule.set_nodes(["a", "b"], first_due=NEVER) == []
     assert schedule.set_nodes(["b", "c"], first_due=0.0) == ["a"]
     assert schedule.take_due() == [("c", frozenset())]

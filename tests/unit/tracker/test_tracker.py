@@ -294,6 +294,19 @@ def test_a_report_that_ended_before_it_is_waited_for_is_not_run_again():
     assert schedule.take_due() == []
 
 
+def test_a_report_is_waited_for_until_a_pass_that_began_after_it_has_ended():
+    schedule = PassSchedule(lambda: 0.0)
+    schedule.set_nodes(["a"], first_due=NEVER)
+    schedule.finish("a", 0.0)  # the pass of the start, which was not due
+    early = schedule.request_pass("report", "a")
+    assert not schedule.wait_for_pass(early, 0.0)
+    schedule.take_due()
+    late = schedule.request_pass("report", "a")
+    schedule.finish("a", NEVER)
+    assert schedule.wait_for_pass(early, 0.0)
+    assert not schedule.wait_for_pass(late, 0.0)
+
+
 def test_a_stop_finishes_the_pass_at_work(loop):
     assert loop.begun.acquire(timeout=30)
     loop.loop.stop()
