@@ -1,5 +1,7 @@
 """The part of an instance's need that allocations cover, and what its host lacks of the rest."""
 
+import pytest
+
 from compute_agent.drift.healing.coverage import HostProvider, cover, roomiest
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from tests.unit.manage.needs import group, need
@@ -32,21 +34,25 @@ def test_a_suffixed_group_is_held_of_one_provider_or_not_at_all() -> None:
     assert covered.surplus == {"one": {"VGPU": 1}, "two": {"VGPU": 1}}
 
 
-def test_a_group_of_several_classes_is_served_before_one_that_any_provider_serves() -> None:
-    wanted = need({}, _A=group(NET=1), _B=group(NET=1, PPS=1))
-    covered = cover(wanted, {"one": {"NET": 1, "PPS": 1}, "two": {"NET": 1}})
-    assert covered.mappings == {"_A": "two", "_B": "one"}
-    assert covered.missing_request is None
-
-
-def test_of_several_providers_the_one_with_the_traits_of_a_group_gives_it() -> None:
-    wanted = need({}, _A=group(VGPU=1).requiring("CUSTOM_BIG"), _B=group(VGPU=1))
+@pytest.mark.parametrize(
+    ("hard", "held"),
+    [
+        (group(NET=1, PPS=1), {"hard": {"NET": 1, "PPS": 1}, "easy": {"NET": 1, "DISK": 5}}),
+        (group(NET=2), {"hard": {"NET": 2}, "easy": {"NET": 1, "DISK": 5}}),
+        (group(NET=1).requiring("T"), {"hard": {"NET": 1}, "easy": {"NET": 1, "DISK": 5}}),
+    ],
+    ids=["several classes", "more of one", "traits"],
+)
+def test_a_group_that_few_providers_serve_is_served_before_one_that_any_does(
+    hard: RequestGroup, held: dict[str, dict[str, int]]
+) -> None:
     covered = cover(
-        wanted,
-        {"a small one": {"VGPU": 1}, "big": {"VGPU": 1}},
-        may_serve=lambda provider, asked: not asked.required or provider == "big",
+        need({}, _A=group(NET=1), _B=hard),
+        held,
+        may_serve=lambda provider, asked: not asked.required or provider == "hard",
     )
-    assert covered.mappings == {"_A": "big", "_B": "a small one"}
+    assert covered.mappings == {"_A": "easy", "_B": "hard"}
+    assert covered.missing_request is None
 
 
 def test_what_is_held_of_a_provider_that_lost_a_trait_is_not_given_a_second_time() -> None:
