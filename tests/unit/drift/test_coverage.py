@@ -108,10 +108,15 @@ def provider(uuid: str, *traits: str, **rooms: tuple[int, int]) -> HostProvider:
 
 def test_the_provider_with_the_most_left_is_taken_and_nothing_is_in_the_way() -> None:
     found = roomiest(
-        need({"VCPU": 2}, _G=group(VGPU=1)),
-        [provider("a", VCPU=(4, 3)), provider("b", VCPU=(4, 1)), provider("c", VGPU=(1, 0))],
+        need({"VCPU": 2}, _G=group(VGPU=1, NET=1)),
+        [
+            provider("a", VCPU=(4, 3)),
+            provider("b", VCPU=(4, 1)),
+            provider("c", VGPU=(2, 0), NET=(2, 0)),
+            provider("d", VGPU=(9, 0), NET=(1, 0)),
+        ],
     )
-    assert found.amounts == {"b": {"VCPU": 2}, "c": {"VGPU": 1}}
+    assert found.amounts == {"b": {"VCPU": 2}, "c": {"VGPU": 1, "NET": 1}}
     assert found.mappings == {"_G": "c"}
     assert found.obstacles == ()
     assert found.complete
@@ -143,7 +148,7 @@ def test_a_class_that_no_provider_has_is_named() -> None:
 
 def test_traits_that_no_provider_of_the_class_has_are_named() -> None:
     wanted = need({}, _G=group(VGPU=1).requiring("CUSTOM_A"))
-    cards = [provider("a", VGPU=(1, 0)), provider("b", "CUSTOM_A", VGPU=(1, 0))]
+    cards = [provider("a", VGPU=(9, 0)), provider("b", "CUSTOM_A", VGPU=(1, 0))]
     assert roomiest(wanted, cards).amounts == {"b": {"VGPU": 1}}
     assert roomiest(wanted, cards[:1]).obstacles == (
         "no provider that has VGPU has the traits CUSTOM_A",
