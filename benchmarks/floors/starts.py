@@ -52,7 +52,6 @@ list(application(environ, lambda status, headers, error=None: None))
 """
 _AGENT: Final = """
 from compute_agent.cmd.agent import main
-main.program.import_late(*main.program.LATE)
 with main.extras.without(*main.UNUSED):
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from compute_agent import errors
-from compute_agent.cmd.late_modules import LATE, import_late
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import printed, show_orders
@@ -128,7 +127,6 @@ def run(
         where that is, `package.module:name`, so that each command imports its own needs only.
     :param reader_may_leave: an output that is closed early is a good end: nothing is left undone.
     """
-    import_late(*LATE)
     show_orders()
     unread_status = Exit.FINE if reader_may_leave else Exit.FAILED
     return printed(lambda: _run(program, parse(), failure_status), unread_status)
