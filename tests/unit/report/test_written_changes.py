@@ -38,8 +38,12 @@ def amounts(before: Inventory, after: Inventory) -> SetInventory:
 
 
 def test_each_amount_has_a_line_and_less_than_before_is_a_loss() -> None:
-    one = amounts(stock(VGPU=8, PCPU=4, VCPU=2), stock(VGPU=0, PCPU=6, CUSTOM_X=1))
+    one = amounts(
+        stock(VGPU=8, PCPU=4, VCPU=2, CUSTOM_FEWER=3, CUSTOM_SAME=1),
+        stock(VGPU=0, PCPU=6, CUSTOM_X=1, CUSTOM_FEWER=2, CUSTOM_SAME=1),
+    )
     wanted_lines = [
+        ("CUSTOM_FEWER of h_GPU: total 3 to 2", True),
         ("CUSTOM_X of h_GPU: total 1, new", False),
         ("PCPU of h_GPU: total 4 to 6", False),
         ("VCPU of h_GPU: total 2, removed", True),
@@ -52,6 +56,24 @@ def test_each_amount_has_a_line_and_less_than_before_is_a_loss() -> None:
         ("reshape, moving the allocations of 1 consumer(s)", False),
         *found_lines,
     ]
+
+
+@pytest.mark.parametrize(
+    ("most_before", "most", "text"),
+    [
+        (8, 6, "total 8 to 6"),
+        (4, 6, "total 8 to 6, max_unit 4 to 6"),
+        (8, 2, "total 8 to 6, max_unit 8 to 2"),
+    ],
+)
+def test_a_most_that_is_all_there_is_goes_without_saying(
+    most_before: int, most: int, text: str
+) -> None:
+    before, after = (
+        complete_inventory({"PCPU": {"total": total, "max_unit": max_unit}})
+        for total, max_unit in ((8, most_before), (6, most))
+    )
+    assert lines(amounts(before, after)) == [(f"PCPU of h_GPU: {text}", True)]
 
 
 def test_what_moves_to_another_provider_is_no_loss() -> None:
