@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compute_agent.drift.instances.instance import Listing
 from compute_agent.drift.orphans import Verdict, delete, judge
@@ -65,6 +66,7 @@ ALL = (*HOSTS, "foreign")
         (consumer("pool"), agents(*ALL), Verdict.ORPHAN),
         (consumer("pool"), agents("h1", "h2"), Verdict.UNKNOWN),
         (consumer("pool"), agents(), Verdict.UNKNOWN),
+        (consumer("pool"), Listing(frozenset()), Verdict.UNKNOWN),
         (consumer("foreign"), agents(*HOSTS), Verdict.UNKNOWN),
         (consumer("never listed"), agents(*ALL), Verdict.UNKNOWN),
         (consumer("h1", kind="MIGRATION"), agents(*ALL), Verdict.UNKNOWN),
@@ -74,6 +76,14 @@ def test_a_consumer_is_judged_by_who_answers_for_what_it_holds(
     what: Consumer, listing: Listing, verdict: Verdict
 ) -> None:
     assert judge(what, listing, DIRECTORY, 3600).verdict is verdict
+
+
+def test_hosts_without_an_agent_and_those_that_do_not_list_instances_are_named() -> None:
+    listing = replace(agents("h1"), untold={"h3": "it is ill"})
+    judgement = judge(consumer(*HOSTS), listing, DIRECTORY, 3600)
+    assert judgement.reason == (
+        "no agent answers for H2; the agent of H3 does not list what runs there: it is ill"
+    )
 
 
 @given(
