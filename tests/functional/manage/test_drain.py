@@ -9,9 +9,7 @@ from typing import cast
 
 import pytest
 
-from compute_agent import conf as agent_conf
 from compute_agent.cmd.manage.drain import DrainedHost
-from compute_agent.daemon import message_bus
 from compute_agent.manage import drain
 from compute_agent.manage.drain import Holder, HostHolders
 from compute_agent.manage.fleet import FleetHost
@@ -19,11 +17,11 @@ from compute_agent.manage.hosts import CommandRefused
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
-from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.fixtures import programs
 from tests.functional.agent.processes import PlacementProcess, claim, eventually
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
+from tests.functional.scheduler.schedulers import serving
 
 pytestmark = pytest.mark.waiting
 
@@ -120,15 +118,8 @@ def heard(operator: Operator, on_bus: Callable[[Agent], None]) -> Iterator[Annou
     """What a scheduler has heard that serves on the operator's bus."""
     operator.configure(DEFAULT={"service_down_time": 60})
     operator.arguments("drain")
-    conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
-    bus = message_bus.open_transport(conf)
-    service = SchedulerService(conf, bus, operator.placement.transport, "scheduler")
-    service.start()
-    try:
+    with serving(operator.directory / "agent.conf") as (service, _):
         yield service.announcements
-    finally:
-        service.stop()
-        bus.cleanup()
 
 
 def test_only_hosts_whose_agents_fell_silent_are_left_out(

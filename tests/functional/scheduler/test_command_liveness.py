@@ -11,20 +11,16 @@ from typing import Any
 
 import pytest
 
-from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler import main as command
-from compute_agent.daemon import message_bus
-from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.programs.exit_status import Exit
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus import running_scheduler
-from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.fixtures.claim_options import spec_of_options
 from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command
-from tests.functional.scheduler.schedulers import scheduler
+from tests.functional.scheduler.schedulers import scheduler, serving
 
 pytestmark = pytest.mark.waiting
 
@@ -55,15 +51,8 @@ def run(on_bus: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def heard(on_bus: Path) -> Iterator[Announcements]:
     """What a scheduler has heard that serves on that bus."""
-    conf = agent_conf.new_config([f"--config-file={on_bus}"])
-    bus = message_bus.open_transport(conf)
-    service = SchedulerService(conf, bus, KeystoneTransport.from_conf(conf), "scheduler")
-    service.start()
-    try:
+    with serving(on_bus) as (service, _):
         yield service.announcements
-    finally:
-        service.stop()
-        bus.cleanup()
 
 
 def announced(heard: Announcements, root: str, *, silent: float = 0.0, **node: Any) -> None:

@@ -20,13 +20,13 @@ from compute_agent.placement.transports.transport import Response
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
+from compute_agent.scheduler.bus.rpc import SchedulerClient
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.testing.transports import RecordingTransport
 from tests.fixtures.allocations import new_uuid
 from tests.fixtures.claim_options import spec_of_options
 from tests.functional.scheduler.conftest import Cloud
-from tests.functional.scheduler.schedulers import claimed_by, scheduler
+from tests.functional.scheduler.schedulers import claimed_by, scheduler, serving
 
 pytestmark = pytest.mark.waiting
 
@@ -195,15 +195,8 @@ def test_a_claim_whose_answer_is_lost_is_not_made_twice(cloud: Cloud, config: Pa
 @pytest.fixture
 def client(config: Path) -> Iterator[SchedulerClient]:
     """A client of a scheduler on a bus in memory."""
-    conf = agent_conf.new_config([f"--config-file={config}"])
-    bus = message_bus.open_transport(conf, "fake://")
-    service = SchedulerService(conf, bus, KeystoneTransport.from_conf(conf), "scheduler")
-    service.start()
-    try:
+    with serving(config, "fake://") as (_, bus):
         yield SchedulerClient(bus, timeout=60)
-    finally:
-        service.stop()
-        bus.cleanup()
 
 
 def plain_spec(cloud: Cloud) -> dict[str, Any]:
@@ -289,16 +282,11 @@ def test_the_bus_carries_moves_from_begin_to_end(cloud: Cloud, client: Scheduler
 
 def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: Path) -> None:
     old, new = (cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2))
-    conf = agent_conf.new_config([f"--config-file={config}"])
-    bus = message_bus.open_transport(conf, "fake://")
-    service = SchedulerService(conf, bus, KeystoneTransport.from_conf(conf), "scheduler")
-    announcements = service.announcements
-    client = SchedulerClient(bus, timeout=60)
-    service.start()
-    try:
+    with serving(config, "fake://") as (service, bus):
+        client = SchedulerClient(bus, timeout=60)
         for root, version in ((old, 0), (new, 1)):
             state = {"host": f"h-{root}", "nodes": [{"uuid": root}], "service_version": version}
-            announcements.receive(state)
+            service.announcements.receive(state)
         status = client.call("upgrade_status")
         assert status["minimum_service_version"] == 0
         assert {tuple(behaviour["held_back_by"]) for behaviour in status["behaviours"]} == {
@@ -307,9 +295,6 @@ def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: P
         cloud.call("DELETE", f"/resource_providers/{old}")
         service.endpoint.renew()
         assert client.call("upgrade_status")["minimum_service_version"] == 1
-    finally:
-        service.stop()
-        bus.cleanup()
 
 
 def test_all_requests_of_a_selection_carry_one_id(cloud: Cloud, config: Path) -> None:
