@@ -48,16 +48,6 @@ class SmallValues(Struct, frozen=True):
     aggregate_sets: list[tuple[str, ...]]
     shapes: list[tuple[Whole, ...]]
 
-    @classmethod
-    def of(cls, columns: Columns) -> "SmallValues":
-        """Return those of an index."""
-        return cls(
-            list(columns.classes),
-            columns.trait_sets.members,
-            columns.aggregate_sets.members,
-            [shape.parents for shape in columns.shapes],
-        )
-
 
 def columns_from(arrays: Mapping[str, Array], values: SmallValues) -> Columns:
     """Return columns that begin with these arrays, and copy them when something is appended.

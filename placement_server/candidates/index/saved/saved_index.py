@@ -100,7 +100,8 @@ class SavedIndex(Struct, frozen=True):
         yield digest.digest()
 
     def _parts(self) -> Iterator[bytes | memoryview]:
-        arrays = arrays_of(self.columns)
+        columns = self.columns
+        arrays = arrays_of(columns)
         arrays |= {"roots": self.roots, "generations": self.generations}
         header = msgspec.json.encode(
             _Header(
@@ -108,7 +109,12 @@ class SavedIndex(Struct, frozen=True):
                 self.position.last,
                 [(gap.start, gap.stop) for gap in self.position.gaps],
                 [(mark.id, mark.write_id) for mark in self.marks],
-                SmallValues.of(self.columns),
+                SmallValues(
+                    list(columns.classes),
+                    columns.trait_sets.members,
+                    columns.aggregate_sets.members,
+                    [shape.parents for shape in columns.shapes],
+                ),
                 [(name, array.dtype.str, len(array)) for name, array in arrays.items()],
             )
         )
