@@ -317,7 +317,7 @@ def parse_json(body: bytes) -> Any:
     """
     try:
         text = body.decode("utf-8")
-        document = json.loads(text, parse_constant=_no_constant)
+        document = _DECODER.decode(text)
     except RecursionError as error:
         raise errors.BadRequest("Malformed JSON: nested too deeply") from error
     except ValueError as error:
@@ -330,6 +330,10 @@ def parse_json(body: bytes) -> Any:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
+
+
+# json.loads would make one for each body
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _refuse_bad_characters(document: Any) -> None:

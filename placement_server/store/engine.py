@@ -272,13 +272,14 @@ class KeptConnection:
     caller who comes while it is in use gets another one from the pool.
     """
 
-    def __init__(self, engine: Engine, recycle_time: float) -> None:
+    def __init__(self, engine: Engine, recycle_time: float, *, keeps: bool = True) -> None:
         """Keep nothing yet.
 
-        :param engine: with a pool of two connections or more.
         :param recycle_time: seconds after which the pool replaces a connection; -1 for never.
+        :param keeps: whether to keep one at all, for which the pool must have two or more.
         """
         self._engine = engine
+        self._keeps = keeps
         self._kept_for = KEPT_FOR if recycle_time < 0 else min(KEPT_FOR, recycle_time)
         self._lock = threading.Lock()
         self._connection: Connection | None = None
@@ -286,16 +287,19 @@ class KeptConnection:
 
     def run(self, work: Callable[[Connection], _Result]) -> _Result:
         """Return what `work` does with a connection."""
-        if not self._lock.acquire(blocking=False):
+        if not self._keeps or not self._lock.acquire(blocking=False):
             with self._engine.connect() as connection:
                 return work(connection)
         try:
             connection = self._current_connection()
             try:
-                return work(connection)
+                result = work(connection)
             except BaseException:
                 self._return_to_pool()
                 raise
+            if connection.invalidated:
+                self._return_to_pool()
+            return result
         finally:
             self._lock.release()
 

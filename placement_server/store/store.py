@@ -80,11 +80,14 @@ class Store:
         self.options = options
         self.url = url
         self._engines = engines
+        recycle_time = options.connection_recycle_time
+        has_several = (options.max_pool_size, options.max_overflow) != (1, 0)
         self._kept_connection = (
-            KeptConnection(engines.single, options.connection_recycle_time)
-            if engines.single and (options.max_pool_size, options.max_overflow) != (1, 0)
-            else None
+            KeptConnection(engines.single, recycle_time) if engines.single and has_several else None
         )
+        # one of SQLite would be of the same pool
+        keeps_writer = has_several and engines.writer.dialect.name != "sqlite"
+        self._write_connection = KeptConnection(engines.writer, recycle_time, keeps=keeps_writer)
         self._clock = clock
         owners = self._known_owners = KnownOwners()
         for engine in self.all_engines():
@@ -165,8 +168,9 @@ class Store:
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
-        if self._kept_connection is not None:
-            self._kept_connection.close()
+        for kept_connection in (self._kept_connection, self._write_connection):
+            if kept_connection is not None:
+                kept_connection.close()
         self._engines.dispose()
 
     def read(
@@ -241,25 +245,28 @@ class Store:
         :raises StoreUnavailable: the database failed.
         """
 
+        def work(connection: Connection) -> tuple[_Result, WriteTransaction, float]:
+            self._label(connection, function)
+            transaction = connection.begin()
+            start = self._clock()
+            tx = WriteTransaction(connection, self._known_owners, self.options.history_days)
+            try:
+                result = function(tx, *args, **kwargs)
+                tx.append_changes()
+            except IntegrityError:
+                # a row that another one refers to is gone: perhaps one of a cached id
+                self._known_owners.forget()
+                _roll_back(connection)
+                raise
+            except BaseException:
+                _roll_back(connection)
+                raise
+            self._commit(transaction, tx)
+            return result, tx, start
+
         def once() -> tuple[_Result, WriteTransaction, float]:
-            with self._turn, self._engines.writer.connect() as connection:
-                self._label(connection, function)
-                transaction = connection.begin()
-                start = self._clock()
-                tx = WriteTransaction(connection, self._known_owners, self.options.history_days)
-                try:
-                    result = function(tx, *args, **kwargs)
-                    tx.append_changes()
-                except IntegrityError:
-                    # a row that another one refers to is gone: perhaps one of a cached id
-                    self._known_owners.forget()
-                    _roll_back(connection)
-                    raise
-                except BaseException:
-                    _roll_back(connection)
-                    raise
-                self._commit(transaction, tx)
-                return result, tx, start
+            with self._turn:
+                return self._write_connection.run(work)
 
         result, tx, start = retrying(
             once,

@@ -191,7 +191,7 @@ class IndexFollower:
         elif reading.trees or reading.used or reading.names is not None:
             what = "changes"
         _READ_SECONDS[what].observe(time.perf_counter() - began)
-        if what != "nothing":
+        if isinstance(reading, AllTrees) or reading.trees:
             metrics.INDEX_TREES.set(len(self._writer.index.roots))
             metrics.INDEX_PROVIDERS.set(self._writer.index.size)
 

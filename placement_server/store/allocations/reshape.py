@@ -25,7 +25,7 @@ from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.capacity import usable
 from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
-from placement_server.store.providers.providers import bump
+from placement_server.store.providers.providers import hold, raise_held
 from placement_server.store.records import ConsumerWrite, InventoryRecord, Key, Provider
 from placement_server.store.schema.names import class_names, hold_classes
 from placement_server.store.transaction import (
@@ -40,7 +40,6 @@ NewInventories = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
 """Provider uuid -> (generation that the writer has read, the provider's whole new inventory)."""
 
 _BY_UUID: Final = SELECT_PROVIDERS.where(among(PROVIDER.c.uuid, "uuids"))
-_BY_ID: Final = SELECT_PROVIDERS.where(among(PROVIDER.c.id, "ids"))
 
 
 def apply(
@@ -93,10 +92,9 @@ def apply(
     listed_ids = {provider.id for provider in listed_providers.values()}
     allocated_ids = {*requested_use.provider_ids, *(key[0] for key in given_back)}
     stock = inventory_rows.hold_many(tx, listed_ids | allocated_ids)
-    rows = tx.execute_among(_BY_ID, "ids", listed_ids | allocated_ids)
-    providers = {row[0]: provider_of(row) for row in rows}
+    held_providers = hold(tx, listed_ids | allocated_ids)
     for provider in listed_providers.values():
-        now = providers.get(provider.id)
+        now = held_providers.get(provider.id)
         if now is None or now.generation != provider.generation:
             raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
@@ -117,10 +115,9 @@ def apply(
 
     raised_ids = raised_providers(seen_consumers, requested_use)
     stocked_ids = {key[0] for key in new_records}
-    for provider_id, provider in sorted(providers.items()):
-        # by one each for allocations, an inventory added or changed, and the final inventory
-        groups = (raised_ids, stocked_ids, listed_ids)
-        bump(tx, provider, by=sum(provider_id in ids for ids in groups))
+    # by one each for allocations, an inventory added or changed, and the final inventory
+    groups = (raised_ids, stocked_ids, listed_ids)
+    raise_held(tx, {key: sum(key in ids for ids in groups) for key in held_providers})
     inventory_rows.remove(tx, [stock[key] for key in stock if key in removed_keys])
     inventory_rows.write(tx, stock, new_records)
     changes = [
@@ -132,7 +129,7 @@ def apply(
         raise LostRace("An inventory of the reshape changed although it was locked.")
     inventory_rows.require_none(tx, given_back.keys() - stock.keys() - new_records.keys())
     tx.touch({provider.root_id for provider in listed_providers.values()}, STRUCTURE)
-    tx.touch({providers[number].root_id for number in providers.keys() & allocated_ids}, USAGE)
+    tx.touch({held_providers[key].root_id for key in held_providers.keys() & allocated_ids}, USAGE)
 
 
 def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:

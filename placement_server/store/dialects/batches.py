@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
@@ -310,6 +311,7 @@ class Batches:
         return int(cursor.rowcount)
 
 
+@functools.lru_cache(maxsize=8)
 def stamp(now: datetime) -> str:
     """Format a time as SQLAlchemy stores it on SQLite; MySQL reads it too."""
     return now.strftime("%Y-%m-%d %H:%M:%S.000000")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects.batches import among
+from placement_server.store.dialects.batches import among, chunks
 from placement_server.store.errors import (
     ParentIsSelf,
     ParentLoop,
@@ -39,7 +39,9 @@ from placement_server.store.tables import (
 )
 from placement_server.store.transaction import STRUCTURE, AnyRow, LostRace, WriteTransaction, aware
 
-__all__ = ["associate", "bump", "create", "delete", "find", "get", "update"]
+__all__ = [
+    "associate", "bump", "create", "delete", "find", "get", "hold", "raise_held", "update",
+]  # fmt: skip
 
 _C: Final = resource_providers.c
 
@@ -62,10 +64,39 @@ _TREE_ROWS: Final = (
     .order_by(_C.id)
 )
 _HOLD: Final = HOLD_PROVIDERS.where(among(_C.id, "ids"))
+_HOLD_AS_THEY_ARE: Final = _HOLD.add_columns(_C.generation)
+_RAISE: Final = (
+    sa.update(resource_providers)
+    .where(among(_C.id, "ids"))
+    .values(generation=_C.generation + bindparam("by"), updated_at=bindparam("now"))
+)
 _CHILDREN: Final = select(sa.exists().where(_C.parent_provider_id == bindparam("the_id")))
 _ALLOCATED: Final = select(
     sa.exists().where(allocations.c.resource_provider_id == bindparam("the_id"))
 )
+
+
+class HeldProvider(NamedTuple):
+    """A provider that a transaction has locked."""
+
+    root_id: int
+    generation: int
+
+
+def hold(tx: WriteTransaction, ids: Collection[int]) -> dict[int, HeldProvider]:
+    """Lock some providers until the transaction ends, in the order in which claims do.
+
+    :returns: those that exist, by id.
+    """
+    rows = tx.execute_among(_HOLD_AS_THEY_ARE, "ids", ids)
+    return {number: HeldProvider(root_id or number, seen) for number, root_id, seen in rows}
+
+
+def raise_held(tx: WriteTransaction, increments: Mapping[int, int]) -> None:
+    """Raise the generations of providers that are locked, by so much each."""
+    for by in sorted({*increments.values()} - {0}):
+        for ids in chunks(sorted(number for number in increments if increments[number] == by)):
+            tx.execute(_RAISE, {"ids": ids, "by": by, "now": tx.now})
 
 
 def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:

@@ -149,6 +149,7 @@ def test_a_database_that_stays_away_is_reported_after_a_bounded_number_of_tries(
         cause = ConnectionRefusedError(2003, "refused")
         raise OperationalError("connect", {}, cause)
 
+    store.close()  # and with it the connections that it keeps
     with monkeypatch.context() as patch:
         patch.setattr(type(store.engine), "connect", refuse)
         with pytest.raises(StoreUnavailable, match="refused"):

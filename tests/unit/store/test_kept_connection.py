@@ -62,6 +62,19 @@ def test_a_connection_that_is_never_to_be_used_twice_is_not(engine: Engine) -> N
     assert checked_out(engine) == 1
 
 
+def test_one_that_broke_unnoticed_by_its_caller_is_not_used_again(engine: Engine) -> None:
+    kept_connection = KeptConnection(engine, -1)
+    kept_connection.run(lambda connection: connection.invalidate())
+    assert checked_out(engine) == 0
+    assert kept_connection.run(lambda connection: connection.scalar(text("SELECT 1"))) == 1
+
+
+def test_none_is_kept_where_none_may_be(engine: Engine) -> None:
+    kept_connection = KeptConnection(engine, -1, keeps=False)
+    assert not kept_connection.run(lambda connection: connection).invalidated
+    assert checked_out(engine) == 0
+
+
 def test_a_closed_one_is_in_the_pool_again(engine: Engine) -> None:
     kept_connection = KeptConnection(engine, -1)
     kept_connection.run(lambda connection: connection)

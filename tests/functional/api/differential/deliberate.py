@@ -147,10 +147,9 @@ def _classes_given_back(difference: Difference) -> bool:
     """They list classes that emptied consumers hold as well; ours only those asked for."""
     if difference.sent.method != "POST" or difference.statuses != (409, 409):
         return False
-    told = [_INVALID.search(text(answer)) for answer in (difference.theirs, difference.ours)]
-    if not difference.only_in("body") or told[0] is None or told[1] is None:
+    theirs, ours = (_INVALID.search(text(it)) for it in (difference.theirs, difference.ours))
+    if not difference.only_in("body") or ours is None:
         return False
-    theirs, ours = (set(match[1].split(", ")) for match in told if match)
     body = _body(difference)
     entries = body["allocations"] if difference.sent.url == "/reshaper" else body
     asked = {
@@ -166,7 +165,7 @@ def _classes_given_back(difference: Difference) -> bool:
         for given in difference.ours_now(f"/allocations/{consumer}")["allocations"].values()
         for name in given["resources"]
     }
-    if ours != asked:
+    if {*ours[1].split(", ")} != asked:
         return False
 
     def stock(provider: str) -> set[str]:
@@ -175,11 +174,14 @@ def _classes_given_back(difference: Difference) -> bool:
         )
 
     # With stock of a class that is only given back, a provider is none without any of the classes.
-    bare = {provider for provider in told[1][2].split(", ") if not held & stock(provider)}
+    bare = {provider for provider in ours[2].split(", ") if not held & stock(provider)}
+    # They then go on to the first allocation that is not possible, of whichever provider.
+    if theirs is None:
+        return not bare and "Unable to create allocation for" in text(difference.theirs)
+    classes = {*theirs[1].split(", ")}
     if bare:
-        return theirs == asked | held and set(told[0][2].split(", ")) == bare
-    # They then go on to the first allocation without an inventory, of whichever provider.
-    return len(theirs) == 1 and theirs <= asked - stock(told[0][2])
+        return classes == asked | held and {*theirs[2].split(", ")} == bare
+    return len(classes) == 1 and classes <= asked - stock(theirs[2])
 
 
 def _last_modified_of_an_update(difference: Difference) -> bool:
@@ -251,7 +253,8 @@ DELIBERATE = [
         _duplicate_inventory,
     ),
     DeliberateDifference(
-        "the classes of an invalid allocation are those asked for, not also those given back",
+        "the classes of an invalid allocation are those asked for, not also those given back; with "
+        "those, providers pass there that have none of the classes asked for",
         _classes_given_back,
     ),
     DeliberateDifference(
