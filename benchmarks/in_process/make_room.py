@@ -36,7 +36,7 @@ from benchmarks.parts.client import HEADERS, Client
 from benchmarks.parts.postgresql import temporary_postgresql
 from benchmarks.parts.servers import make_schema, ours
 from benchmarks.reads import many_hosts
-from placement_server.candidates.index.index import IndexWriter
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.holdings import HeldAmounts
 from placement_server.candidates.make_room.plan import Bounds

@@ -26,7 +26,7 @@ from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell, Core, Device, Host, without
 from compute_agent.fitting.plan import Plan
 from compute_agent.fitting.planner import plan
-from placement_server.candidates.index.index import IndexWriter
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.holdings import HeldAmounts
 from placement_server.candidates.make_room.plan import Bounds

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from placement_server.candidates import sizes
 from placement_server.candidates.errors import CandidatesError
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.candidates.limits import Account
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (

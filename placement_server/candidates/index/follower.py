@@ -25,7 +25,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from placement_server.candidates.index import whole_tables
-from placement_server.candidates.index.index import Index, IndexWriter, TreeUse
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.index.saved.saved_index import (
     SavedIndex,
@@ -34,6 +34,7 @@ from placement_server.candidates.index.saved.saved_index import (
 )
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
+from placement_server.candidates.index.writer import IndexWriter, TreeUse
 from placement_server.metrics import metrics
 from placement_server.store.changes import changes, cursor, snapshot
 from placement_server.store.changes.cursor import MOST_SEEN, Mark, Position, SeenRecords, Totals

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Search

@@ -11,8 +11,9 @@ from urllib.parse import parse_qsl
 from msgspec import Struct, field
 
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.candidates.query import parser as queries
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from placement_server.candidates.index import index as indexes
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index import writer as writers
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
 
@@ -87,7 +88,7 @@ def test_links_follow_a_tree_to_its_new_slots() -> None:
 
 
 def test_new_columns_are_made_when_most_slots_are_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "_TOLERATED_DEAD", 5)
+    monkeypatch.setattr(writers, "_TOLERATED_DEAD", 5)
     writer = writer_of(WORLD)
     first = writer.index
     for _ in range(10):
@@ -129,7 +130,7 @@ def test_an_amount_beyond_32_bits_fits_nowhere() -> None:
 def test_what_no_tree_uses_any_more_goes_with_the_dead_slots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexes, "_TOLERATED_DEAD", 5)
+    monkeypatch.setattr(writers, "_TOLERATED_DEAD", 5)
     stays = ProviderRow(id=1, uuid="stays", parent_id=None, root_id=1)
     child = ProviderRow(id=2, uuid="child", parent_id=1, root_id=1)
     writer = IndexWriter(NameRows({}, {}), [TreeRows(1, (stays, child))])

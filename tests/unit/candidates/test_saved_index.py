@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.columns import Columns
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.saved.saved_columns import _check_shapes
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.store.changes.cursor import Gap, Mark, Position
 from placement_server.store.changes.snapshot import NameRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, writer_of

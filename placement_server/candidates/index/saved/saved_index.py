@@ -22,7 +22,7 @@ from msgspec import Struct
 from compute_agent.programs.decoding import Count, Whole, decode
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
-from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.saved.saved_columns import (
     Array,
     SmallValues,
@@ -31,6 +31,7 @@ from placement_server.candidates.index.saved.saved_columns import (
     require_consistency,
 )
 from placement_server.candidates.index.set_table import occurring
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.store.changes import changes, cursor, snapshot
 from placement_server.store.changes.cursor import BOUND, MODULUS, Gap, Mark, Position, Totals
 from placement_server.store.schema.revision import NEWEST_REVISION
