@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.index import index as indexes
+from placement_server.candidates.index import writer
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.parser import parse
@@ -79,7 +79,7 @@ QUERIES = [
 def test_following_the_changes_gives_what_a_fresh_load_gives(
     writes: list[list[Write]], tolerated_dead: int
 ) -> None:
-    with mock.patch.object(indexes, "_TOLERATED_DEAD", tolerated_dead):
+    with mock.patch.object(writer, "_TOLERATED_DEAD", tolerated_dead):
         follow([*BEGINNING, *(change for some in writes for change in some)])
 
 
