@@ -154,12 +154,19 @@ def _odd_cores(request: dict[str, Any]) -> bool:
     )
 
 
+def _second_node_alone(request: dict[str, Any]) -> bool:
+    names = [name for name in request["extra_specs"] if re.match(r"hw:numa_(cpus|mem)\.", name)]
+    return bool(names) and all(name.endswith(".1") for name in names)
+
+
 Rule = Callable[[dict[str, Any]], bool]
 OURS_REFUSES: Final[Mapping[str, Rule]] = {
     # nova asks placement for nothing at all, which answers 400
     "no amount of any class": _no_amounts,
     # nova leaves it to the host, which has no whole cores that are an odd number of CPUs
     "whole cores for an odd number of CPUs": _odd_cores,
+    # nova looks at no node after the first that is not described, and gives equal shares
+    "shares of the second node alone": _second_node_alone,
     # nova asks without the zone
     "a zone of no aggregate": lambda request: (
         request["places"].get("availability_zone") == "nowhere"
