@@ -100,16 +100,18 @@ def test_unknown_names_count_only_when_the_filters_before_them_leave_anything(
 ) -> None:
     nobody = frozenset({"HW_CPU_X86_SGX"})
     unknown = frozenset({"CUSTOM_UNKNOWN"})
-    assert found(store, in_tree=new_uuid(), required=(unknown,)) == set()
+    none = {"CUSTOM_NONE": 1}
+    for later in ({"required": (unknown,)}, {"forbidden": unknown}, {"resources": none}):
+        assert found(store, in_tree=new_uuid(), **later) == set()
     with pytest.raises(TraitNotFound):
         found(store, required=(nobody, unknown))
     assert found(store, required=(nobody,), forbidden=unknown) == set()
     with pytest.raises(TraitNotFound):
-        found(store, forbidden=unknown, resources={"CUSTOM_NONE": 1})
-    assert found(store, required=(nobody,), resources={"CUSTOM_NONE": 1}) == set()
-    assert found(store, member_of=(frozenset({new_uuid()}),), resources={"CUSTOM_NONE": 1}) == set()
+        found(store, forbidden=unknown, resources=none)
+    assert found(store, required=(nobody,), resources=none) == set()
+    assert found(store, member_of=(frozenset({new_uuid()}),), resources=none) == set()
     with pytest.raises(ResourceClassNotFound):
-        found(store, resources={"CUSTOM_NONE": 1})
+        found(store, resources=none)
 
 
 def test_nothing_is_wrong_after_all_of_this(store: Store) -> None:
