@@ -248,6 +248,15 @@ def test_the_form_of_the_other_version_is_a_schema_error(api: Client, provider: 
     assert "has non-unique elements" in answer.detail
     answer = api.put(path, ["x"], version="1.1")
     assert "'x' is not a 'uuid'" in answer.detail
+    for wrong, text in (
+        ({"aggregates": []}, "'resource_provider_generation' is a required property"),
+        ({"resource_provider_generation": 0}, "'aggregates' is a required property"),
+        ({**sent, "aggregates": [FIRST, FIRST]}, "has non-unique elements"),
+        ({**sent, "more": 1}, "('more' was unexpected)"),
+    ):
+        answer = api.put(path, wrong)
+        assert answer.status == 400
+        assert text in answer.detail
 
 
 def test_aggregates_keep_the_spelling_given(api: Client, provider: str) -> None:
