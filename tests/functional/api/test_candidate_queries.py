@@ -2,7 +2,7 @@
 
 import pytest
 
-from .candidate_world import A1, UNKNOWN, error, found
+from .candidate_world import A1, UNKNOWN, UUID, ask, error, found
 from .wsgi_client import Client
 
 
@@ -40,9 +40,22 @@ def test_what_a_version_does_not_know_is_a_schema_error(
     assert fragment in detail
 
 
-def test_suffixes_that_1_32_does_not_know_are_valid_from_1_33(world: Client) -> None:
-    for suffix in ("01", "0", "_COMPUTE", "-x", "x" * 64):
-        assert found(world, f"resources{suffix}=MEMORY_MB:1", "1.33")
+@pytest.mark.parametrize(
+    ("since", "query"),
+    [
+        (16, "limit=1"),
+        (17, "required=HW_NUMA_ROOT"),
+        (21, f"member_of={A1}"),
+        (25, "resources1=VCPU:1"),
+        (25, "group_policy=none"),
+        (31, f"in_tree={UUID['hostB']}"),
+        *((33, f"resources{suffix}=VCPU:1") for suffix in ("01", "0", "_COMPUTE", "-x", "x" * 64)),
+        (35, "root_required=CUSTOM_RACK"),
+        (36, "resources_A=VCPU:1&same_subtree=_A"),
+    ],
+)
+def test_a_parameter_is_known_from_its_version_on(world: Client, since: int, query: str) -> None:
+    assert ask(world, f"resources=VCPU:1&{query}", f"1.{since}")["allocation_requests"]
 
 
 @pytest.mark.parametrize(
