@@ -208,8 +208,9 @@ def test_traits_parse_the_body_before_the_provider_and_aggregates_after(api: Cli
     base = f"/resource_providers/{UNKNOWN}"
     assert api.put(f"{base}/traits", {}).status == 400
     assert api.put(f"{base}/aggregates", {}).status == 404
-    good = {"traits": [], "resource_provider_generation": 0}
-    assert api.put(f"{base}/traits", good).status == 404
+    for names, status in (([], 404), (["A" * 255], 404), (["A" * 256], 400), ([""], 400)):
+        sent = {"traits": names, "resource_provider_generation": 0}
+        assert api.put(f"{base}/traits", sent).status == status
 
 
 # Aggregates
