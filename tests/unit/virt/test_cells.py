@@ -227,8 +227,10 @@ def test_a_container_with_a_part_of_the_memory_has_it_on_the_cells_of_its_cpus()
 
 
 def test_file_backed_memory_takes_the_place_of_the_hosts_memory() -> None:
-    options = LayoutOptions(file_backed_memory_mib=100001, reserved_memory_mib=0)
-    assert totals(lay_out("host1", machine(), options))["MEMORY_MB"] == 100001
+    options = LayoutOptions(file_backed_memory_mib=100001, reserved_memory_mib=512)
+    root, *_devices = lay_out("host1", machine(), options).providers
+    memory = root.inventory["MEMORY_MB"]
+    assert (memory.total, memory.reserved) == (100001, 0), "what is in files needs no reserve"
     nested = lay_out("host1", machine(), replace(options, is_nested=True))
     assert totals(nested, "_NUMA0")["MEMORY_MB"] == 50001
     assert totals(nested, "_NUMA1")["MEMORY_MB"] == 50000
