@@ -65,7 +65,7 @@ def test_the_root_document_lists_the_extensions_only_when_asked(api: Client) -> 
         *(f"/agent_reports?{query}" for query in ("root=x", "notable=false", "pony=1")),
         *(f"/history?{field}=x" for field in ("root", "consumer", "before", "after", "pony")),
         *(f"/history?{query}" for query in ("name=", "limit=0", "limit=1001")),
-        *(f"/history?name={'x' * 256}", "/fragmentation?pony=1"),
+        f"/history?name={'x' * 256}",
     ],
 )
 def test_a_malformed_query_is_refused(api: Client, url: str) -> None:
@@ -165,29 +165,15 @@ def test_what_is_asked_of_roots_has_no_group(api: Client) -> None:
     assert [step["group"] for step in told["steps"]][:2] == [None, "root"]
 
 
-@pytest.mark.parametrize(
-    ("query", "header", "token", "status"),
-    [
-        ("resources=VCPU:1", "placement 1.9, placement-ext 1.0", "admin", 404),
-        ("resources=VCPU:1", EXTENDED, "user", 403),
-        ("resources=VCPU:1", EXTENDED, None, 401),
-        ("resources=VCPU:x", EXTENDED, "admin", 400),
-        ("resources=NOPE:1", EXTENDED, "admin", 400),
-        ("spam=1", EXTENDED, "admin", 400),
-        ("", EXTENDED, "admin", 400),
-    ],
-)
-def test_an_explanation_is_refused_where_the_search_is(
-    api: Client, query: str, header: str, token: str | None, status: int
-) -> None:
-    headers = {"OpenStack-API-Version": header}
+@pytest.mark.parametrize("query", ["resources=VCPU:x", "resources=NOPE:1", "spam=1", ""])
+def test_an_explanation_is_refused_where_the_search_is(api: Client, query: str) -> None:
+    headers = {"OpenStack-API-Version": EXTENDED}
     answers = [
-        api("GET", f"{path}?{query}", version=None, token=token, headers=headers)
+        api("GET", f"{path}?{query}", version=None, headers=headers)
         for path in (PATH, "/candidate_explanation")
     ]
-    assert [answer.status for answer in answers] == [status, status]
-    if status in (400, 403):
-        assert answers[0].detail == answers[1].detail
+    assert [answer.status for answer in answers] == [400, 400]
+    assert answers[0].detail == answers[1].detail
 
 
 def test_other_methods_on_the_explanation_are_405_with_get_allowed(api: Client) -> None:
