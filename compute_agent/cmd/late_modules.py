@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 import threading
 import types
@@ -37,10 +37,10 @@ class LateModule(types.ModuleType):
 
 
 def import_late(*names: str) -> None:
-    """Load modules when something of them is first used, unless they are loaded already."""
+    """Load modules when something of them is first used, unless they are loaded or missing."""
     for name in names:
-        if name not in sys.modules:
+        package, _, last = name.rpartition(".")
+        if name not in sys.modules and importlib.util.find_spec(package or name):
             sys.modules[name] = LateModule(name)
-            package, _, last = name.rpartition(".")
             if package:
                 setattr(importlib.import_module(package), last, sys.modules[name])

@@ -183,9 +183,10 @@ def _words(kind: msgspec.inspect.Type, keys: Sequence[Any]) -> Iterator[Any]:
         case msgspec.inspect.UnionType(kinds):
             for part in kinds:
                 yield from _words(part, keys)
-        case msgspec.inspect.StructType(_, fields):
-            [field] = (field for field in fields if field.encode_name == keys[0])
-            yield from _words(field.type, keys[1:])
+        case msgspec.inspect.StructType() | msgspec.inspect.TypedDictType():
+            for field in kind.fields:
+                if field.encode_name == keys[0]:
+                    yield from _words(field.type, keys[1:])
         case msgspec.inspect.DictType(key_kind, value_kind):
             yield from _words(key_kind if keys[0] is None else value_kind, keys[1:])
         case msgspec.inspect.TupleType(kinds):

@@ -115,7 +115,8 @@ def flush_once() -> Iterator[None]:
         yield
     finally:
         for handler in handlers:
-            del handler.flush
+            # another application of this process may have done so
+            vars(handler).pop("flush", None)
             try:
                 handler.flush()
             except Exception:  # noqa: BLE001 - reported as it is for one line

@@ -86,6 +86,13 @@ def test_a_loaded_module_stays_what_it_is(package):
     assert late_package.part.ANSWER == 42
 
 
+def test_a_package_that_is_missing_is_missed_where_it_is_imported():
+    import_late("absent_package", "absent_package.part")
+    for name in ("absent_package", "absent_package.part"):
+        with pytest.raises(ModuleNotFoundError, match="absent_package"):
+            exec(f"import {name}", {})
+
+
 def test_a_module_that_is_missing_is_missed_at_its_use(package):
     import_late("late_package.absent")
     library: dict = {}

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from msgspec import Raw, Struct, field
@@ -27,6 +27,18 @@ class Level(StrEnum):
     HIGH = "high"
 
 
+class ColdStep(Struct, tag="cold", tag_field="op"):
+    level: Level
+
+
+class LiveStep(Struct, tag="live", tag_field="op"):
+    speed: int = 1
+
+
+class Entry(TypedDict):
+    level: Level
+
+
 class Document(Struct, forbid_unknown_fields=True):
     amount: Whole = 0
     count: Count = 0
@@ -37,6 +49,8 @@ class Document(Struct, forbid_unknown_fields=True):
     words: list[dict[Literal["a", "c"], Level]] = []
     pair: tuple[str, str] = ("", "")
     pairs: tuple[tuple[Literal["a", "c"], int], ...] = ()
+    steps: list[LiveStep | ColdStep] = []
+    entries: list[Entry] = []
     parent: str | None = None
     wrapped: Record | None = field(default=None, name="data.of.it")
 
@@ -60,6 +74,9 @@ class Document(Struct, forbid_unknown_fields=True):
         ('{"words": [{"a": "low"}, {"a": "warm"}]}', 'words[1].a is "warm", not one of low, high'),
         ('{"words": [{"b": "low"}]}', 'words[0]: the key is "b", not one of a, c'),
         ('{"pairs": [["a", 1], ["b", 1]]}', 'pairs[1][0] is "b", not one of a, c'),
+        ('{"steps": [{"op": "cold", "level": 1}]}', "steps[0].level is 1, not text"),
+        ('{"steps": [{"op": "cold", "level": "a"}]}', 'steps[0].level is "a", not one of low, h'),
+        ('{"entries": [{"level": "a"}]}', 'entries[0].level is "a", not one of low, high'),
         ('{"pair": ["a"]}', 'pair is ["a"], not a list of length 2'),
         ('{"parent": 1}', "parent is 1, not text or null"),
         ('{"data.of.it": {"total": "1"}}', 'data.of.it.total is "1", not a whole number'),

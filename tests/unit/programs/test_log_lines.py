@@ -158,6 +158,13 @@ def test_the_lines_of_a_moment_are_flushed_once(stream: CountedWrites) -> None:
     assert stream.flushed == 2
 
 
+def test_two_moments_may_overlap(stream: CountedWrites) -> None:
+    with log_lines.flush_once(), log_lines.flush_once():
+        LOGGER.warning("line 0")
+    assert stream.getvalue() == "line 0\n"
+    assert stream.flushed
+
+
 def test_lines_that_cannot_be_flushed_are_reported_as_each_line_is(
     stream: CountedWrites, capsys: pytest.CaptureFixture[str]
 ) -> None:
