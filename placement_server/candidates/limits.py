@@ -10,8 +10,6 @@ other request wait. A search is light when it begins and never waits; once it ha
 processor time it is heavy, and goes on when one of few places is free.
 """
 
-import ctypes
-import gc
 import sys
 import threading
 import time
@@ -25,6 +23,7 @@ from placement_server.candidates.errors import (
     TooMuchMemory,
     WorkerOutOfMemory,
 )
+from placement_server.heap import return_free_memory
 
 MIB: Final = 1024 * 1024
 
@@ -32,20 +31,6 @@ MIB: Final = 1024 * 1024
 _STEP: Final = 256 * 1024
 # After a search that held this much, free memory is handed back to the system.
 _WORTH_RETURNING: Final = 8 * MIB
-
-_malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
-
-
-def return_free_memory() -> None:
-    """Hand memory that is free in this process back to the system.
-
-    CPython keeps thousands of freed tuples for later, until a full collection, and with each of
-    them a megabyte around it. glibc keeps what small blocks were in, in an arena for each thread;
-    other C libraries lack the call and return memory on their own.
-    """
-    gc.collect()
-    if _malloc_trim is not None:
-        _malloc_trim(0)
 
 
 class SearchMemory:

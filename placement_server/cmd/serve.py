@@ -32,8 +32,9 @@ from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__
 from placement_server.conf import InvalidConfiguration, parse, register_opts, warn_of_useless
+from placement_server.heap import share_one_heap
 from placement_server.http_server.certificates import Certificate
-from placement_server.http_server.server import HttpServer, share_one_heap
+from placement_server.http_server.server import HttpServer
 from placement_server.http_server.turns import Turns
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_file

@@ -52,15 +52,6 @@ _LOG_PATIENCE: Final = 3.0
 
 _PR_SET_PDEATHSIG: Final = 1
 
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-_LARGEST_IN_HEAP: Final = 8 * 1024 * 1024
-"""Bytes of a block from which on it gets memory of its own, which is returned with it."""
-
-_KEPT_FREE: Final = 16 * 1024 * 1024
-"""Bytes of free memory at the end of the heap from which on it is returned."""
-
 _LOGGING: Final = {
     "incremental": True,
     "handlers": {},
@@ -241,20 +232,3 @@ def _end_forks_with_this_process() -> None:
             os._exit(0)
 
     os.register_at_fork(after_in_child=begin_life)
-
-
-def share_one_heap() -> None:
-    """Have all threads allocate from one heap, which keeps some free memory for the next answer.
-
-    glibc gives each thread an arena, and malloc_trim returns the top of none but the first to the
-    system: threads that were busy once would keep tens of MiB. As they share the interpreter, they
-    do not wait for one another here. Other C libraries have no such call, and no arenas.
-
-    It also returns what an answer of a megabyte took, and the kernel clears it for the next one: a
-    quarter of the CPU of such a request.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE)
