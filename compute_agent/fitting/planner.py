@@ -8,7 +8,6 @@ has found none by then, `feasible` finds one or proves that there is none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from compute_agent.fitting.room import Rooms, network_cells
 from compute_agent.fitting.search import feasible
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import ON_NO_CELL, DeviceChooser
+from compute_agent.fitting.search.host_memory import host_memory
 from compute_agent.fitting.search.matching import Matching
 from compute_agent.fitting.search.node_search import NodeSearch
 from compute_agent.fitting.search.packing import StepLimit, StepsExceeded
@@ -52,10 +52,8 @@ class _Planning:
 
     def answer(self) -> Plan | Refusal:
         nodes, limit = self._guest.nodes, self._host.memory_mib
-        if limit is None:
-            limit = 1 << 62
         ordinary_mib = sum(node.memory_mib for node in nodes if node.page_sizes == {ORDINARY})
-        if not all(self._chooser.candidates) or ordinary_mib > limit:
+        if not all(self._chooser.candidates) or (limit is not None and ordinary_mib > limit):
             return self._refusal()
         if self._guest.floats:
             devices = self._chooser.best(ON_NO_CELL)
@@ -63,8 +61,6 @@ class _Planning:
                 return self._refusal()
             return self._plan((), Cost(*devices[:5], devices=devices.devices), 0)
         found = self._on_cells(nodes)
-        if found is not None and _ordinary_mib(found.parts) > limit:
-            found = self._on_cells(tuple(map(_in_huge_pages, nodes)))
         if found is None and not self._guest.names_nodes:
             spreading = Spreading(self._host, self._guest, self._rooms, self._chooser)
             spread = spreading.best(self._options.budget)
@@ -113,13 +109,19 @@ class _Planning:
         allowed = self._allowed(nodes)
         if Matching(allowed).complete() >= 0:
             return None
-        search = NodeSearch(self._host, self._guest, nodes, self._rooms, self._chooser, allowed)
+        memory = host_memory(self._rooms, nodes, self._host.memory_mib, self._limit)
+        if memory is not None and memory.covering(allowed, 0) is None:
+            return None
+        search = NodeSearch(
+            self._host, self._guest, nodes, self._rooms, self._chooser, allowed, memory
+        )
         search.run(self._options.budget)
         cells, cost = search.cells, search.best
         if cost is None and search.is_exhaustive:
             return None
         if cost is None:
-            way = feasible.way(allowed, network_cells(self._host.cells, self._guest), self._chooser)
+            networks = network_cells(self._host.cells, self._guest)
+            way = feasible.way(allowed, networks, self._chooser, memory)
             if way is None:
                 return None
             cells = way
@@ -147,12 +149,3 @@ class _Planning:
             is_best and self._chooser.is_exhaustive,
             steps + self._chooser.steps + self._limit.taken,
         )
-
-
-def _ordinary_mib(parts: Iterable[Part]) -> int:
-    return sum(part.memory_mib for part in parts if part.page_size_kib is None)
-
-
-def _in_huge_pages(node: Node) -> Node:
-    """Return a node with huge pages only, if it may have any."""
-    return replace(node, page_sizes=node.page_sizes - {ORDINARY} or node.page_sizes)

@@ -27,6 +27,7 @@ from compute_agent.fitting.plan import (
 from compute_agent.fitting.room import Rooms, network_cells
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import DeviceChooser
+from compute_agent.fitting.search.host_memory import host_memory
 from compute_agent.fitting.search.matching import Matching, bits
 
 _SHOWN_CELLS: Final = 16
@@ -114,10 +115,12 @@ class _Reasons(Struct, eq=False):
         every = 0
         for mask in allowed:
             every |= mask
-        return self._of_surroundings(GuestCells(every, tuple(allowed))) or self._of_host_memory(
-            sum(node.memory_mib for node in nodes if ORDINARY in node.page_sizes),
-            self.host.memory_mib or 0,
-        )
+        refusal = self._of_surroundings(GuestCells(every, tuple(allowed)))
+        if refusal is not None:
+            return refusal
+        memory = host_memory(self.rooms, nodes, self.host.memory_mib, self.chooser.limit)
+        assert memory is not None, "nothing else is left"
+        return self._of_host_memory(memory.of(memory.least(allowed)), memory.limit)
 
     def _everywhere(self) -> GuestCells:
         return GuestCells((1 << len(self.host.cells)) - 1)

@@ -2,7 +2,8 @@
 
 What counts of a way is the set of its cells: more cells reach more devices and networks. So cells
 are added only where something is lacking, and only those that would help; which node is on which of
-them a matching finds, and equal cells are tried once.
+them a matching finds, and equal cells are tried once. Where the host is short of ordinary memory
+it is the matching that takes the least of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 from compute_agent.fitting.guest import LEGACY, REQUIRED, SOCKET
 from compute_agent.fitting.search.coverage import Demand, Supply, most_helpful, narrowed, shortages
 from compute_agent.fitting.search.device_supply import DeviceSupply, GuestCells
-from compute_agent.fitting.search.matching import Matching, bits, covering
+from compute_agent.fitting.search.host_memory import HostMemory
+from compute_agent.fitting.search.matching import bits, covering
 
 _NEAR = (REQUIRED, SOCKET, LEGACY)
 
@@ -37,10 +39,16 @@ def with_devices(allowed: list[int], chooser: DeviceSupply) -> list[int]:
     return allowed
 
 
-def way(allowed: Sequence[int], networks: Sequence[int], chooser: DeviceSupply) -> list[int] | None:
+def way(
+    allowed: Sequence[int],
+    networks: Sequence[int],
+    chooser: DeviceSupply,
+    memory: HostMemory | None,
+) -> list[int] | None:
     """Return a cell for each node with which all rules are kept; None proves that there is none.
 
     :param networks: the cells of which one must be taken, for each network.
+    :param memory: the ordinary memory of the host, where it is too little for all nodes.
     """
     own = sorted(
         {
@@ -49,7 +57,7 @@ def way(allowed: Sequence[int], networks: Sequence[int], chooser: DeviceSupply) 
             if wish.node is not None and wish.nearness in _NEAR and wish.node < len(allowed)
         }
     )
-    proof = _Proof(networks, chooser)
+    proof = _Proof(networks, chooser, memory)
     return proof.fix(list(allowed), own, proof.demands)
 
 
@@ -59,9 +67,13 @@ class _Proof:
     Wishes that once competed for too few devices are looked at first from then on.
     """
 
-    def __init__(self, networks: Sequence[int], chooser: DeviceSupply) -> None:
-        self._networks = networks
+    def __init__(
+        self, networks: Sequence[int], chooser: DeviceSupply, memory: HostMemory | None
+    ) -> None:
+        # what cells are good for, beside nodes and devices
+        self._uses = [*networks, *(memory.huge if memory else ())]
         self._chooser = chooser
+        self._covering = memory.covering if memory else covering
         self.demands = [Demand(1, (Supply(1, near, {}),)) for near in networks]
         self._known: set[frozenset[int]] = set()
         for number in range(len(chooser.kinds)):
@@ -88,7 +100,7 @@ class _Proof:
                 if mask.bit_count() == 1:
                     taken |= mask
                     fixed |= 1 << node
-            if Matching(allowed).complete() >= 0:
+            if self._covering(allowed, 0) is None:
                 return None
             seen = len(self.demands)
             lacks = shortages(demands, taken, allowed, fixed)
@@ -134,7 +146,7 @@ class _Proof:
         if not lacks:
             short = self._chooser.short_kinds(GuestCells(taken, tuple(allowed)))
             if not short:
-                return covering(allowed, taken)
+                return self._covering(allowed, taken)
             helpful = self._chooser.helpful(short, taken)
             self._learn(short)
             lacks = shortages(self.demands[seen:], taken, allowed, fixed)
@@ -153,7 +165,7 @@ class _Proof:
         for cell in most_helpful(lacks, helpful & open_cells):
             if not any(self._is_no_better(allowed, cell, other) for other in tried):
                 tried.append(cell)
-                if covering(left, taken | 1 << cell) is not None:
+                if self._covering(left, taken | 1 << cell) is not None:
                     still_open = [own.demand for own in lacks] + self.demands[seen:]
                     found = self._cover(left, taken | 1 << cell, fixed, still_open)
                     if found is not None:
@@ -167,7 +179,7 @@ class _Proof:
         other_package, other_devices = self._chooser.likeness(other)
         return (
             package == other_package
-            and not any(mask >> cell & ~(mask >> other) & 1 for mask in self._networks)
+            and not any(mask >> cell & ~(mask >> other) & 1 for mask in self._uses)
             and not any(mask >> cell & ~(mask >> other) & 1 for mask in allowed)
             and not Counter(devices) - Counter(other_devices)
         )
@@ -176,6 +188,6 @@ class _Proof:
         """Return what is equal for cells that may change places."""
         return (
             tuple(mask >> cell & 1 for mask in allowed),
-            tuple(mask >> cell & 1 for mask in self._networks),
+            tuple(mask >> cell & 1 for mask in self._uses),
             self._chooser.likeness(cell),
         )

@@ -18,6 +18,7 @@ from compute_agent.fitting.room import (
 )
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import NOTHING, DeviceChooser
+from compute_agent.fitting.search.host_memory import HostMemory
 from compute_agent.fitting.search.matching import Matching, bits
 
 _SMALL: Final = 512
@@ -43,12 +44,14 @@ class NodeSearch:
         rooms: Rooms,
         chooser: DeviceChooser,
         allowed: list[int],
+        memory: HostMemory | None,
     ) -> None:
         self._cells = host.cells
         self._nodes = nodes
         self._rooms = rooms
         self._chooser = chooser
         self._allowed = allowed
+        self._memory = memory
         self._networks = network_cells(host.cells, guest)
         self._costs: dict[tuple[Node, int], CellCost] = {}
         named = {wish.node for wish in guest.wishes}
@@ -179,6 +182,8 @@ class NodeSearch:
             if not near & mask:
                 return
         cells, best, chooser = self._chosen, self.best, self._chooser
+        if self._memory is not None and self._memory.of(cells) > self._memory.limit:
+            return
         costs = [self._cost(node, cell) for node, cell in zip(self._nodes, cells, strict=True)]
         ids = tuple([self._cells[cell].id for cell in cells])
         devices: DeviceCost | None = NOTHING

@@ -27,6 +27,8 @@ def compare(seed: int) -> None:
     rng = random.Random(seed)
     host = drawn.a_host(rng)
     guest = drawn.a_guest(rng, host)
+    if rng.random() < 0.2:
+        host, guest = drawn.short_of_memory(rng, host, guest)
     options = PlanOptions(
         packing=rng.random() < 0.5,
         keep_links=rng.random() < 0.8,
@@ -44,6 +46,9 @@ def compare(seed: int) -> None:
     if isinstance(answer, Refusal):
         assert not costs, "it fits"
         assert (answer.rule, answer.node) in oracle.reasons(host, guest), answer.sentence
+        if answer.miss.startswith("the host: "):
+            missing = oracle.least_ordinary_mib(host, guest) - max(host.memory_mib or 0, 0)
+            assert answer.miss == f"the host: {missing} MiB"
         return
     assert costs, "it does not fit"
     assert answer.is_best

@@ -9,6 +9,15 @@ from msgspec.structs import replace
 from compute_agent.fitting.guest import Guest, Node, Wish
 from compute_agent.fitting.host import Cell, Core, Device, Host
 
+ANY_PAGES = frozenset((0, 2048, 1048576))
+PAGES = (
+    ANY_PAGES,
+    ANY_PAGES,
+    ANY_PAGES - {0},
+    *(frozenset((0, size)) for size in ANY_PAGES),
+    frozenset((2048,)),
+)
+"""`any`, `large` and sizes, as `hw:mem_page_size` has them."""
 CLASSES = ("GPU", "GPU", "VF")
 NEARNESS = ("", "required", "socket", "preferred", "legacy", "required", "preferred")
 
@@ -100,6 +109,35 @@ def a_guest(rng: random.Random, host: Host) -> Guest:
         wishes=tuple(replace(wish, name=str(i)) for i, wish in enumerate(wishes)),
         physnets=frozenset(net for net in "ab" if rng.random() < 0.3),
         needs_tunnel=rng.random() < 0.2,
+    )
+
+
+def short_of_memory(rng: random.Random, host: Host, guest: Guest) -> tuple[Host, Guest]:
+    """Return a host and a guest of which little but pages decides what fits."""
+    cells = tuple(
+        replace(
+            cell,
+            memory_mib=rng.choice((0, 1024, 4096, 4096)),
+            pages_mib={
+                size: rng.choice((0, 1024, 2048, 4096)) for size in rng.choice(PAGES) if size
+            },
+        )
+        for cell in host.cells
+    )
+    nodes = tuple(
+        replace(
+            node if rng.random() < 0.2 else Node(),
+            memory_mib=rng.choice((2, 1024, 1026, 2048, 3072)),
+            page_sizes=rng.choice(PAGES),
+        )
+        for node in guest.nodes
+    )
+    host = replace(host, cells=cells, memory_mib=rng.randrange(0, 8192, 256))
+    return host, Guest(
+        nodes if guest.names_nodes else guest.nodes,
+        guest.names_nodes,
+        wishes=guest.wishes[: rng.choice((0, 0, 1))],
+        physnets=guest.physnets,
     )
 
 

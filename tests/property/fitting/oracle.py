@@ -184,17 +184,29 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield first, *rest
 
 
+def ordinary_mib(guest: Guest, cells: Sequence[Cell]) -> int:
+    """Return the memory that is in no huge pages of these cells."""
+    if not guest.names_nodes:
+        return guest.nodes[0].memory_mib
+    return sum(
+        node.memory_mib
+        for node, cell in zip(guest.nodes, cells, strict=True)
+        if not any(size and holds(cell, node, size) for size in node.page_sizes)
+    )
+
+
+def least_ordinary_mib(host: Host, guest: Guest) -> int:
+    """Return the memory that can be in no huge pages, wherever devices and networks are."""
+    certain = sum(node.memory_mib for node in guest.nodes if node.page_sizes == {0})
+    if certain > (host.memory_mib or 0):
+        return certain
+    near = replace(guest, wishes=(), physnets=frozenset(), needs_tunnel=False)
+    return min(ordinary_mib(guest, cells) for cells in cell_sets(host, near))
+
+
 def has_memory(host: Host, guest: Guest, cells: Sequence[Cell]) -> bool:
     """Whether what is in no huge pages of these cells is there on the host."""
-    if not guest.names_nodes:
-        ordinary = guest.nodes[0].memory_mib
-    else:
-        ordinary = sum(
-            node.memory_mib
-            for node, cell in zip(guest.nodes, cells, strict=True)
-            if not any(size and holds(cell, node, size) for size in node.page_sizes)
-        )
-    return host.memory_mib is None or ordinary <= host.memory_mib
+    return host.memory_mib is None or ordinary_mib(guest, cells) <= host.memory_mib
 
 
 def ways(host: Host, guest: Guest) -> Iterator[tuple[tuple[Cell, ...], tuple[Device, ...]]]:
