@@ -92,6 +92,11 @@ def provider_rows(providers: int, inventories: int) -> int:
     return providers * (1024 + 2 * ENTRY) + inventories * 512
 
 
+def filter_mask(names: int, terms: int, slots: int) -> int:
+    """Return what the mask of a filter takes with the sets of names, but not with the names."""
+    return slots + (names + 2 * terms + 5) * ENTRY
+
+
 def relations(shares: int) -> int:
     """Return what is kept of the relations of sharing providers."""
     return 512 + shares * (4 * POINTER + 3 * (NUMBER + shares // 8))

@@ -1,15 +1,19 @@
 """Interned sets of trait ids or of aggregate uuids, and the slots whose sets pass a filter."""
 
+import threading
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from sys import getsizeof
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import BoolArray, SlotArray
 
-# The masks that a table keeps, in bytes.
+# The masks that a table keeps and the names in their filters, in bytes.
 _MOST_KEPT: Final = 4 * 1024 * 1024
 _NO_SLOTS: Final = np.empty(0, dtype=bool)
 
@@ -40,6 +44,8 @@ class SetTable:
         self._number: dict[tuple[Any, ...], int] = {}
         self._containing: dict[Any, list[int]] = {}
         self._masks: dict[tuple[object, object], BoolArray] = {}
+        self._kept_size = 0
+        self._lock = threading.Lock()
 
     def intern(self, members: tuple[Any, ...]) -> int:
         """Return the number of a set, given as a sorted tuple."""
@@ -69,19 +75,6 @@ class SetTable:
             containing[numbers[: bisect_left(numbers, count)]] = True
         return containing
 
-    def passing(
-        self, count: int, terms: Iterable[Iterable[Any]], forbidden_members: Collection[Any]
-    ) -> BoolArray:
-        """Return for each of the first `count` sets whether it passes.
-
-        :param terms: of each, a set that passes has any member.
-        :param forbidden_members: of which it has none.
-        """
-        passing_mask = ~self.containing_any(forbidden_members, count)
-        for term in terms:
-            passing_mask &= self.containing_any(term, count)
-        return passing_mask
-
     def passing_slots(
         self,
         count: int,
@@ -93,19 +86,35 @@ class SetTable:
 
         A slot keeps its set, so later only slots that have been appended meanwhile are looked up.
 
-        :param numbers: the number of the set of each slot, of which the caller knows some.
-        :param terms: as for `passing`, hashable as the forbidden members are.
+        :param count: how many sets the caller's index knows.
+        :param numbers: the number of the set of each slot.
+        :param terms: of each, a set that passes has any member; hashable.
+        :param forbidden_members: of which it has none; hashable.
         """
         key, size = (terms, forbidden_members), len(numbers)
         mask = self._masks.get(key, _NO_SLOTS)
         if len(mask) < size:
-            passing_mask = self.passing(count, terms, forbidden_members)
-            mask = np.concatenate((mask, passing_mask[numbers[len(mask) :]]))
+            is_passing = ~self.containing_any(forbidden_members, count)
+            for term in terms:
+                is_passing &= self.containing_any(term, count)
+            mask = np.concatenate((mask, is_passing[numbers[len(mask) :]]))
             mask.flags.writeable = False
-            if len(self._masks) * size > _MOST_KEPT:
-                self._masks = {}
-            self._masks[key] = mask
+            self._keep(terms, forbidden_members, mask)
         return mask[:size]
+
+    def _keep(
+        self,
+        terms: tuple[Collection[Any], ...],
+        forbidden_members: Collection[Any],
+        mask: BoolArray,
+    ) -> None:
+        names = list(chain(forbidden_members, *terms))
+        size = sum(map(getsizeof, names)) + sizes.filter_mask(len(names), len(terms), len(mask))
+        with self._lock:
+            self._kept_size += size
+            if self._kept_size > _MOST_KEPT:
+                self._masks, self._kept_size = {}, size
+            self._masks[terms, forbidden_members] = mask
 
     def subset(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
         """Return a table of these sets alone, and their numbers in it."""

@@ -179,22 +179,19 @@ class _RootFilter:
         self._keep_roots(reached_mask, group.suffix, reason)
 
     def _restrict_by_unsuffixed(self, number: int, group: RequestGroup) -> None:
-        index = self.index
+        index, asked = self.index, self.known.of_groups[number]
         member, tree = self._places_of(group)
-        asked = self.known.of_groups[number]
-        terms, forbidden_ids = asked.terms, asked.forbidden_ids
-        if group.forbidden_aggregates:
-            clean = index.with_aggregates((), group.forbidden_aggregates)
-            self._keep_roots(clean, "", "member_of")
-        own_filter = self._unsuffixed_filter(group, forbidden_ids, member, tree)
+        if asked.forbidden_aggregates:
+            self._keep_roots(index.with_aggregates((), asked.forbidden_aggregates), "", "member_of")
+        own_filter = self._unsuffixed_filter(asked, member, tree)
         # No provider shares with a tree that a group is bound to.
         shares = len(index.links.share) > 0 and tree is None
-        foreign_filter = self._foreign_filter(group, forbidden_ids) if shares else None
+        foreign_filter = self._foreign_filter(asked) if shares else None
         none = np.zeros(index.size, dtype=bool)
         owns, foreigns = self.eligible.own, self.eligible.foreign
         first = len(owns)
         # For its own tree, for others, and what they come to so far.
-        self.account.take((4 if terms else 2) * index.size * len(group.resources))
+        self.account.take((4 if asked.terms else 2) * index.size * len(group.resources))
         for (name, amount), (class_id, _amount) in zip(group.resources, asked.amounts, strict=True):
             own = _fitting(index, class_id, None if self.whatever_amounts else amount)
             reason = f"resources {name}:{amount}"
@@ -205,12 +202,12 @@ class _RootFilter:
             self._keep_reached(own, foreign if shares else None, group, reason)
             owns.append(own)
             foreigns.append(foreign)
-        if not terms:
+        if not asked.terms:
             return
-        self.account.take(index.size * len(terms))
+        self.account.take(index.size * len(asked.terms))
         any_own = reduce(or_, owns[first:])
         any_foreign = reduce(or_, foreigns[first:]) if shares else None
-        for names, term in zip(group.required, terms, strict=True):
+        for names, term in zip(group.required, asked.terms, strict=True):
             having = index.with_traits((term,))
             self.eligible.terms.append(having)
             self._keep_reached(
@@ -221,31 +218,27 @@ class _RootFilter:
             )
 
     def _unsuffixed_filter(
-        self,
-        group: RequestGroup,
-        forbidden_ids: tuple[int, ...],
-        member: BoolArray | None,
-        tree: int | None,
+        self, asked: ProviderFilter, member: BoolArray | None, tree: int | None
     ) -> BoolArray | None:
         """Return which slots may serve the unsuffixed group for their own tree; None for all."""
         index, filters = self.index, list[BoolArray]()
-        if forbidden_ids:
-            filters.append(index.with_traits((), forbidden_ids))
+        if asked.forbidden_ids:
+            filters.append(index.with_traits((), asked.forbidden_ids))
         if member is not None:
             # One and the same provider, the candidate or its root, must meet all the terms.
             filters.append(member | member.take(index.root) if index.has_nested else member)
-        if group.forbidden_aggregates:
-            filters.append(index.with_aggregates((), group.forbidden_aggregates))
+        if asked.forbidden_aggregates:
+            filters.append(index.with_aggregates((), asked.forbidden_aggregates))
         if tree is not None:
             filters.append(index.root == tree)
         return reduce(and_, filters) if filters else None
 
-    def _foreign_filter(self, group: RequestGroup, forbidden_ids: tuple[int, ...]) -> BoolArray:
+    def _foreign_filter(self, asked: ProviderFilter) -> BoolArray:
         """Return which sharing providers may serve the unsuffixed group for linked trees."""
         index = self.index
         passing_mask = _mask(index.size, index.links.share)
-        passing_mask &= index.with_aggregates(group.member_of, group.forbidden_aggregates)
-        return passing_mask & index.with_traits((), forbidden_ids)
+        passing_mask &= index.with_aggregates(asked.member_of, asked.forbidden_aggregates)
+        return passing_mask & index.with_traits((), asked.forbidden_ids)
 
     def _useful_links(self) -> Links:
         links = self.index.links

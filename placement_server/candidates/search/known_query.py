@@ -109,7 +109,7 @@ def _filter_of(group: RequestGroup, names: IndexNames) -> ProviderFilter:
 
 def _of_lone(plan: Plan, filters: Sequence[ProviderFilter]) -> ProviderFilter | None:
     """Return all filters in one, if a provider that passes it is sure to serve everything."""
-    amounts = tuple(chain.from_iterable([each.amounts for each in filters]))
+    amounts = tuple(chain.from_iterable([asked.amounts for asked in filters]))
     if plan.contested_classes or not amounts:
         return None
     problem = Problem.of_one_provider(len(plan.items))
@@ -117,10 +117,10 @@ def _of_lone(plan: Plan, filters: Sequence[ProviderFilter]) -> ProviderFilter | 
         return None
     return ProviderFilter(
         amounts,
-        tuple(chain.from_iterable([each.terms for each in filters])),
-        tuple(chain.from_iterable([each.forbidden_ids for each in filters])),
-        tuple(chain.from_iterable([each.member_of for each in filters])),
-        frozenset().union(*[each.forbidden_aggregates for each in filters]),
+        tuple(chain.from_iterable([asked.terms for asked in filters])),
+        tuple(chain.from_iterable([asked.forbidden_ids for asked in filters])),
+        tuple(chain.from_iterable([asked.member_of for asked in filters])),
+        frozenset().union(*[asked.forbidden_aggregates for asked in filters]),
     )
 
 

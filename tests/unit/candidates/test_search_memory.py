@@ -298,6 +298,19 @@ def test_the_texts_of_trees_that_are_kept_have_a_bound_and_the_oldest_go() -> No
     assert again == texts[roots[0]]
 
 
+def test_which_providers_pass_is_kept_within_a_bound_whatever_names_are_asked_for() -> None:
+    index = writer_of([Provider(f"host{host}", None, {"VCPU": 1}) for host in range(40)]).index
+    tracemalloc.start()
+    try:
+        for number in range(1500):
+            aggregates = [f"{number:018}{other:018}" for other in range(100)]
+            index.with_aggregates((frozenset(aggregates[:50]),), frozenset(aggregates[50:]))
+        used, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 5 * MIB
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_an_answer_in_chunks_has_the_same_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, query = WORLDS[name]
