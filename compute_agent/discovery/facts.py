@@ -13,7 +13,6 @@ How the pieces refer to each other (all by id, never by object):
      ├ pci_devices ─ PciDevice.address ─┤ physfn ─► address of the PF,  vfs ─► addresses of VFs
      ├ nics ── NicPort.address ─────────┤ a PCI function that is an Ethernet port, not a VF
      │         └ vfs ─ NicVf.address    │ infiniband_ports: likewise
-     ├ nic_cards ─ NicCard.ports ─► NicPort.address
      └ gpus ── PhysicalGpu.address ─────┘ a whole GPU; its VFs are in `vfs`
 """
 
@@ -369,7 +368,6 @@ class HostTopology(Struct, frozen=True):
     nics: tuple[NicPort, ...] = ()
     """Of Ethernet."""
     infiniband_ports: tuple[NicPort, ...] = ()
-    nic_cards: tuple[NicCard, ...] = ()
     gpus: tuple[PhysicalGpu, ...] = ()
     disk: DiskStore | None = None
     disk_fault: str | None = None

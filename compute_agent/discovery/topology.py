@@ -52,7 +52,6 @@ class Discovery(Struct, eq=False):
         functions = pci.discover(machine, found_cells)
         devices = tuple(function.device for function in functions.values())
         ports = nics.discover(machine, functions, self._serials)
-        ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
         reading = self.gpu_source.read() if self.gpu_source else NvmlReading()
         gpu_of_memory = memory.gpu_memory(machine) | {
             gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None
@@ -69,9 +68,8 @@ class Discovery(Struct, eq=False):
             cpu_model=found_cpus.model,
             memory_kib=memory_kib,
             pci_devices=devices,
-            nics=ethernet_ports,
+            nics=tuple(port for port in ports if not port.is_infiniband),
             infiniband_ports=tuple(port for port in ports if port.is_infiniband),
-            nic_cards=nics.cards(ethernet_ports, devices),
             gpus=tuple(
                 _join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
             ),

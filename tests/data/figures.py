@@ -24,6 +24,7 @@ from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import Cell, Host
 from compute_agent.fitting.plan import Plan
@@ -81,7 +82,7 @@ def _found(topology: HostTopology) -> str:
         "pages": ",".join(f"{size}:{pages[size]}" for size in sorted(pages)) or "none",
         "pci": len(topology.pci_devices),
         "ports": f"{len(topology.nics)}+{len(topology.infiniband_ports)}",
-        "cards": len(topology.nic_cards),
+        "cards": len(cards(topology.nics, topology.pci_devices)),
         "vfs": sum(len(port.vfs) for port in ports),
         "gpus": len(topology.gpus),
         "warnings": len(topology.warnings),

@@ -27,7 +27,6 @@ from compute_agent.discovery.libvirt.facts import (
     PciNodeDevice,
 )
 from compute_agent.discovery.sysfs.gpus import is_gpu
-from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.discovery.sysfs.pci import ETHERNET, INFINIBAND, NETWORK, network_kind, order
 
 MAC_LENGTH: Final = len("00:00:00:00:00:00")
@@ -58,7 +57,6 @@ def describe(reading: HypervisorReading) -> HostTopology:
     for net in sorted(reading.devices.net, key=lambda net: net.interface):
         interfaces[net.parent].append(net)
     ports = tuple(_ports(pci_devices, functions, interfaces))
-    ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
     return HostTopology(
         hostname=reading.hostname,
         cells=host.cells,
@@ -70,9 +68,8 @@ def describe(reading: HypervisorReading) -> HostTopology:
         ),
         memory_kib=reading.memory_kib or sum(cell.memory_kib for cell in host.cells),
         pci_devices=pci_devices,
-        nics=ethernet_ports,
+        nics=tuple(port for port in ports if not port.is_infiniband),
         infiniband_ports=tuple(port for port in ports if port.is_infiniband),
-        nic_cards=cards(ethernet_ports, pci_devices),
         gpus=tuple(_gpus(pci_devices, functions, _mdevs(reading.devices))),
         memory_encryption=encryption(reading),
         warnings=reading.warnings,

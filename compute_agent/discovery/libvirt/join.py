@@ -32,7 +32,6 @@ from compute_agent.discovery.facts import (
 from compute_agent.discovery.libvirt.described import describe
 from compute_agent.discovery.libvirt.differences import differences, encryption_differences
 from compute_agent.discovery.libvirt.facts import HypervisorReading
-from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.discovery.sysfs.pci import order
 
 SHARED_CPU: Final = frozenset({"LXC"})
@@ -81,10 +80,8 @@ def _cpus(libvirt: tuple[Cpu, ...], sysfs: tuple[Cpu, ...]) -> tuple[Cpu, ...]:
 
 
 def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
-    functions = _join_devices(libvirt.pci_devices, sysfs.pci_devices, _function)
     # a function that sysfs shows and takes neither for a port nor for a GPU is not one: lost GPUs
     sysfs_addresses = frozenset(device.address for device in sysfs.pci_devices)
-    ports = _join_devices(libvirt.nics, sysfs.nics, _port, sysfs_addresses)
     return replace(
         sysfs,
         hostname=libvirt.hostname,
@@ -96,12 +93,11 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         # a container shows all memory of the machine to libvirt, which adds that of the NUMA nodes
         # up, and gets 0 on a kernel without NUMA
         memory_kib=min(libvirt.memory_kib or sysfs.memory_kib, sysfs.memory_kib),
-        pci_devices=functions,
-        nics=ports,
+        pci_devices=_join_devices(libvirt.pci_devices, sysfs.pci_devices, _function),
+        nics=_join_devices(libvirt.nics, sysfs.nics, _port, sysfs_addresses),
         infiniband_ports=_join_devices(
             libvirt.infiniband_ports, sysfs.infiniband_ports, _port, sysfs_addresses
         ),
-        nic_cards=cards(ports, functions),
         gpus=_each_once(_join_devices(libvirt.gpus, sysfs.gpus, _gpu, sysfs_addresses)),
         memory_encryption=join_encryption(libvirt.memory_encryption, sysfs.memory_encryption),
         warnings=_once((*sysfs.warnings, *libvirt.warnings, *differences(libvirt, sysfs))),
@@ -294,7 +290,6 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
     def without_unknown_cell(device: _Placed) -> _Placed:
         return device if device.numa_node in ids else replace(device, numa_node=None)
 
-    ports = tuple(without_unknown_cell(port) for port in host.nics)
     sentences = (
         f"PCI device {address} names NUMA node {node}, which this host does not have; the device's"
         " cell is unknown"
@@ -303,9 +298,8 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
     return replace(
         host,
         pci_devices=tuple(without_unknown_cell(device) for device in host.pci_devices),
-        nics=ports,
+        nics=tuple(without_unknown_cell(port) for port in host.nics),
         infiniband_ports=tuple(without_unknown_cell(port) for port in host.infiniband_ports),
-        nic_cards=cards(ports, host.pci_devices),
         gpus=tuple(
             replace(
                 without_unknown_cell(gpu), vfs=tuple(without_unknown_cell(vf) for vf in gpu.vfs)

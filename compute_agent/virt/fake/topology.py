@@ -15,7 +15,6 @@ from compute_agent.discovery.facts import (
     HostTopology,
     HugePages,
     MdevType,
-    NicCard,
     NicPort,
     NicVf,
     NumaCell,
@@ -54,12 +53,9 @@ def fake_topology(hostname: str, size: MachineSize) -> HostTopology:
     functions = [
         PciDevice(gpu.address, *_GPU_IDS, "030200", numa_node=gpu.numa_node) for gpu in gpus
     ]
-    cards: list[NicCard] = []
     ports: list[NicPort] = []
     for nic in range(size.nics if size.pfs_per_nic else 0):
         own = [_port(nic, function, size) for function in range(size.pfs_per_nic)]
-        addresses = tuple(port.address for port in own)
-        cards.append(NicCard(addresses[0], addresses, own[0].numa_node, mac=own[0].mac))
         ports.extend(own)
         functions.extend(function for port in own for function in _port_functions(port))
     return HostTopology(
@@ -72,7 +68,6 @@ def fake_topology(hostname: str, size: MachineSize) -> HostTopology:
         memory_kib=sum(cell.memory_kib for cell in cells),
         pci_devices=tuple(sorted(functions, key=lambda device: device.address)),
         nics=tuple(ports),
-        nic_cards=tuple(cards),
         gpus=gpus,
         disk=DiskStore("/fake", size.disk_gib * _GIB) if size.disk_gib else None,
     )
@@ -127,6 +122,7 @@ def _port(nic: int, function: int, size: MachineSize) -> NicPort:
         speed_mbps=25000,
         is_pf=True,
         vfs=tuple(vfs),
+        serial=f"fake-{nic}",
     )
 
 

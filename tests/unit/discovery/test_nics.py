@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compute_agent.discovery.facts import HostTopology, NicCard
+from compute_agent.discovery.sysfs.nics import cards
 from tests.data.kernel_formats import vpd
 from tests.data.machine_builder import MachineBuilder
 from tests.unit.discovery.conftest import Machine
@@ -13,6 +15,10 @@ ROUTE_HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask"
 ROUTE = f"{ROUTE_HEADER}\nens1v0\t0000A8C0\t00000000\t0001\t0\t0\t0\tFF"
 LINK_LOCAL = "fe800000000000000000000000000001 05 40 20 80   ens1v0"
 CX6 = {"vendor": "15b3", "product": "101d", "class_code": "020000", "driver": "mlx5_core"}
+
+
+def cards_of(host: HostTopology) -> tuple[NicCard, ...]:
+    return cards(host.nics, host.pci_devices)
 
 
 def test_a_port_has_name_speed_address_and_vfs(machine: Machine) -> None:
@@ -42,7 +48,7 @@ def test_an_address_somebody_made_up_is_not_permanent(machine: Machine, kind: in
     machine.sys(f"{machine.device(PF)}/net/ens1/addr_assign_type", kind)
     topology = machine.look()
     assert not topology.nics[0].mac_permanent
-    assert topology.nic_cards[0].mac is None
+    assert cards_of(topology)[0].mac is None
 
 
 def test_switchdev_representors_are_no_uplinks(machine: Machine) -> None:
@@ -222,15 +228,15 @@ class TestCards:
         machine.nic("0000:81:00.0", "ens1f0", mac="b4:96:91:00:00:10")
         machine.nic("0000:81:00.1", "ens1f1", mac="b4:96:91:00:00:11")
         machine.nic("0000:82:00.0", "ens2f0", mac="b4:96:91:00:00:20")
-        cards = machine.look().nic_cards
-        assert [(card.address, card.ports) for card in cards] == [
+        found = cards_of(machine.look())
+        assert [(card.address, card.ports) for card in found] == [
             ("0000:81:00.0", ("0000:81:00.0", "0000:81:00.1")),
             ("0000:82:00.0", ("0000:82:00.0",)),
         ]
-        assert cards[0].mac == "b4:96:91:00:00:10"
+        assert found[0].mac == "b4:96:91:00:00:10"
 
     @pytest.mark.parametrize(
-        ("are_apart", "serial", "cards"),
+        ("are_apart", "serial", "expected"),
         [
             (False, "MT2043X01234", [("MT2043X01234", 2)]),
             (True, "MADE-IN-SERIES", [("MADE-IN-SERIES", 1), ("MADE-IN-SERIES", 1)]),
@@ -243,7 +249,7 @@ class TestCards:
         machine: Machine,
         are_apart: bool,
         serial: str,
-        cards: list[tuple[str | None, int]],
+        expected: list[tuple[str | None, int]],
     ) -> None:
         ports = [
             machine.root_port(f"0000:80:0{1 + number}.0", numa_node=0, iommu_group=number)
@@ -252,17 +258,17 @@ class TestCards:
         for number, address in enumerate(("0000:81:00.0", "0000:82:00.0")):
             machine.nic(address, f"ens{number}", below=ports[number if are_apart else 0])
             machine.sys(f"{machine.device(address)}/vpd", vpd(serial.encode()))
-        found = machine.look().nic_cards
-        assert [(card.serial, len(card.ports)) for card in found] == cards
+        found = cards_of(machine.look())
+        assert [(card.serial, len(card.ports)) for card in found] == expected
 
     def test_one_adapter_on_two_sockets_is_a_card_on_each(self, two_cells: Machine) -> None:
         for cell, address in enumerate(("0000:18:00.0", "0000:81:00.0")):
             two_cells.nic(address, f"ens{cell}", numa_node=cell)
             two_cells.sys(f"{two_cells.device(address)}/vpd", vpd(b"MT2043X01234"))
-        assert [card.numa_node for card in two_cells.look().nic_cards] == [0, 1]
+        assert [card.numa_node for card in cards_of(two_cells.look())] == [0, 1]
 
     def test_ports_that_cannot_make_vfs_are_on_no_card(self, machine: Machine) -> None:
         machine.pci(PF, **CX6)  # type: ignore[arg-type]
         topology = machine.look()
-        assert topology.nic_cards == ()
+        assert cards_of(topology) == ()
         assert len(topology.nics) == 1

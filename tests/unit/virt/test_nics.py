@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,8 @@ from compute_agent.virt.layout.options import NicOptions, PciOptions
 
 from .hosts_with_devices import NOTHING, PF0, devices, nic_host
 from .wanted_providers import named, totals
+
+MAC = "02:00:00:00:00:01"
 
 
 class TestNics:
@@ -53,10 +56,26 @@ class TestNics:
         free = tuple(vf.address for vf in port.vfs[3:])
         assert provider.units == {"SRIOV_NET_VF": free}, "what the host has no guest gets"
 
-    def test_a_port_without_functions_is_there_for_its_traits(self) -> None:
-        layout = lay_out("host1", nic_host(vfs_per_pf=0), self.NESTED)
-        assert totals(layout, PF0) == {}
-        assert "CUSTOM_VNIC_TYPE_DIRECT" in named(layout, PF0).absent_traits
+    @pytest.mark.parametrize(
+        ("port", "function", "types"),
+        [
+            ({"vfs": ()}, {}, set()),
+            ({}, {"netdev": "eth7"}, {"DIRECT", "MACVTAP"}),
+            ({"is_infiniband": True}, {"netdev": "ib7"}, {"DIRECT"}),
+            ({}, {"vdpa": "vdpa0"}, {"DIRECT", "VDPA"}),
+        ],
+    )
+    def test_the_ports_of_neutron_that_one_of_its_functions_suits_are_traits(
+        self, port: dict[str, Any], function: dict[str, str], types: set[str]
+    ) -> None:
+        facts = nic_host()
+        vfs = (replace(facts.nics[0].vfs[0], **function), *facts.nics[0].vfs[1:])
+        first = replace(facts.nics[0], **{"vfs": vfs, **port})
+        provider = named(lay_out("host1", replace(facts, nics=(first,)), self.NESTED), PF0)
+        assert provider.inventory.keys() == ({"SRIOV_NET_VF"} if types else set())
+        for name in ("DIRECT", "DIRECT_PHYSICAL", "MACVTAP", "VDPA"):
+            traits = provider.traits if name in types else provider.absent_traits
+            assert f"CUSTOM_VNIC_TYPE_{name}" in traits
 
     def test_the_physical_network_comes_from_the_mapping(self) -> None:
         options = replace(self.NESTED, nic=NicOptions(physnets={"enp128s0f0": "phys-net.a"}))
@@ -70,12 +89,7 @@ class TestNics:
         facts = nic_host()
         first, second = facts.nics
         port = replace(first, is_infiniband=True, mac=None)
-        facts = replace(
-            facts,
-            nics=(second,),
-            infiniband_ports=(port,),
-            nic_cards=(replace(facts.nic_cards[0], ports=(second.address,)),),
-        )
+        facts = replace(facts, nics=(second,), infiniband_ports=(port,))
         without_network = lay_out("host1", facts, self.NESTED)
         assert devices(without_network) == ["_NIC_0000:80:00.0", "_0000:80:00.1"]
         vf_address = port.vfs[0].address
@@ -101,17 +115,25 @@ class TestNics:
         assert "CUSTOM_PHYSNET_PHYSNET1" in named(layout, PF0).traits
         assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
 
-    @pytest.mark.parametrize(("trusted", "has"), [("true", True), ("false", False), (None, False)])
-    def test_a_port_of_trusted_functions_says_so(self, trusted: str | None, has: bool) -> None:
-        tags = {"physical_network": "net", "managed": "no"} | (
-            {"trusted": trusted} if trusted else {}
-        )
-        specs = parse_device_specs([json.dumps({"address": "0000:80:00.0", **tags})], report=True)
+    @pytest.mark.parametrize(
+        ("trusted", "has"),
+        [(("true", "true"), True), ((None, None), False), (("false", "true"), False)],
+    )
+    def test_a_port_of_trusted_functions_says_so(
+        self, trusted: tuple[str | None, str | None], has: bool
+    ) -> None:
+        pf = nic_host().nics[0]
+        tags = {"physical_network": "net", "managed": "no" if has else "yes"}
+        entries = [
+            {"address": address, **tags, **({"trusted": flag} if flag else {})}
+            for address, flag in zip((pf.vfs[0].address, pf.address), trusted, strict=True)
+        ]
+        specs = parse_device_specs(map(json.dumps, entries), report=True)
         layout = lay_out("host1", nic_host(), replace(self.NESTED, pci=PciOptions(True, specs)))
         port = named(layout, PF0)
         assert ("HW_NIC_SRIOV_TRUSTED" in port.traits) is has
         assert ("HW_NIC_SRIOV_TRUSTED" in port.absent_traits) is not has
-        assert port.unmanaged_units >= set(port.units["SRIOV_NET_VF"])
+        assert (port.unmanaged_units >= set(port.units["SRIOV_NET_VF"])) is has
         other = named(layout, "_0000:80:00.1")
         assert "HW_NIC_SRIOV_TRUSTED" not in other.traits | other.absent_traits, "an operator's"
         assert not other.unmanaged_units
@@ -139,8 +161,21 @@ class TestNics:
         assert {"HW_NIC_OFFLOAD_RX", "HW_NIC_OFFLOAD_TX"} <= second.traits
         assert "HW_NIC_OFFLOAD_TSO" in second.absent_traits
 
-    def test_cards_that_claim_the_same_mac_have_keys_of_their_own(self) -> None:
-        facts = fake_topology("host1", replace(NOTHING, nics=2))
-        cards = tuple(replace(card, mac="02:00:00:00:00:01") for card in facts.nic_cards)
-        layout = lay_out("host1", replace(facts, nic_cards=cards), self.NESTED)
-        assert len({p.key for p in layout.providers}) == len(layout.providers)
+    @pytest.mark.parametrize(
+        ("identities", "keys"),
+        [
+            ([(MAC, "A"), (None, "B")], {f"nic:{MAC}", "nic:B"}),
+            ([(None, "A"), (None, None)], {"nic:A", "nic:0000:81:00.0"}),
+            ([(MAC, "A"), (MAC, "B")], {"nic:0000:80:00.0", "nic:0000:81:00.0"}),
+        ],
+    )
+    def test_the_key_of_a_card_moves_with_it_unless_another_claims_the_same(
+        self, identities: list[tuple[str | None, str | None]], keys: set[str]
+    ) -> None:
+        facts = fake_topology("host1", replace(NOTHING, nics=2, pfs_per_nic=1))
+        ports = tuple(
+            replace(port, mac=mac, serial=serial)
+            for port, (mac, serial) in zip(facts.nics, identities, strict=True)
+        )
+        layout = lay_out("host1", replace(facts, nics=ports), self.NESTED)
+        assert {p.key for p in layout.providers if p.key.startswith("nic:")} == keys

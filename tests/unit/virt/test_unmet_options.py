@@ -197,7 +197,7 @@ def test_a_function_with_an_address_of_the_host_is_offered_with_a_warning(
 
 def test_functions_of_infiniband_that_no_option_mentions(host: HostTopology) -> None:
     port = replace(host.nics[0], is_infiniband=True)
-    facts = replace(host, nics=host.nics[1:], nic_cards=(), infiniband_ports=(port,))
+    facts = replace(host, nics=host.nics[1:], infiniband_ports=(port,))
     (text,) = lay_out("host1", facts, NESTED).caveats
     assert "8 functions of the InfiniBand port 0000:18:00.0 (ens1f0)" in text
     assert lay_out("host1", facts, specs({"product_id": "1889"})).caveats == ()
@@ -208,7 +208,7 @@ def test_functions_of_infiniband_that_no_option_mentions(host: HostTopology) -> 
 
 
 def test_functions_of_a_network_that_belong_to_no_port(host: HostTopology) -> None:
-    facts = replace(host, nics=host.nics[1:], nic_cards=host.nic_cards[1:])
+    facts = replace(host, nics=host.nics[1:])
     entry = {"address": PORT, "physical_network": "physnet1"}
     first, second = unmet(facts, specs(entry, {"address": GPU, "physical_network": "physnet2"}))
     assert f"gives {PORT}, " in first

@@ -132,9 +132,7 @@ def lay_out_nics(
     :param matches: the specification that decides about a function.
     """
     ports = {port.address: port for port in reported_ports(topology, options, matches)}
-    nic_cards = topology.nic_cards
-    if len(ports) > len(topology.nics):
-        nic_cards = cards(ports.values(), topology.pci_devices)
+    nic_cards = cards(ports.values(), topology.pci_devices)
     counts_vfs = _counts_vfs(options, is_nested=is_nested)
     keys = _card_keys(nic_cards)
     root_trait = NIC_ROOT if NIC_ROOT in standard_traits() else OUR_NIC_ROOT
@@ -184,11 +182,9 @@ def _port(
     networks = networks or {spec.physical_network or "" for spec in specs.values()}
     present = {trait for trait, has in traits.items() if has}
     present.update(physnet_trait(network) for network in networks)
-    inventory = {}
-    if vfs:
-        inventory[VF_CLASS] = WantedRecord(len(vfs), sum(vf.in_use_by_host for vf in vfs))
-    bandwidth = int((port.speed_mbps or 0) * 1000 * options.bandwidth_share)
-    if options.report_bandwidth and bandwidth > 0:
+    inventory = {VF_CLASS: WantedRecord(len(vfs), sum(vf.in_use_by_host for vf in vfs))}
+    if options.report_bandwidth:
+        bandwidth = int((port.speed_mbps or 0) * 1000 * options.bandwidth_share)
         inventory |= dict.fromkeys(BANDWIDTH_CLASSES, WantedRecord(bandwidth))
     return WantedProvider(
         port.address,
