@@ -51,36 +51,28 @@ class EligibleProviders(Struct):
     links: Links = NO_LINKS
 
 
-class _RootFilter:
+class _RootFilter(Struct, eq=False):
     """The roots of one search, narrowed group by group.
 
     They are kept as a mask of slots: taking them out of an array costs many times what a filter
     does.
+
+    :param suffixed_masks: the slots that pass, by what a suffixed group asks for.
     """
 
-    def __init__(
-        self,
-        query: CandidateQuery,
-        known: KnownQuery,
-        index: Index,
-        account: Account,
-        course: Course | None,
-        *,
-        whatever_amounts: bool,
-    ) -> None:
-        self.whatever_amounts = whatever_amounts
-        self.query = query
-        self.known = known
-        self.index = index
-        self.course = course
-        self.account = account
-        account.take(index.size)
-        self.remaining_mask = index.is_root
-        self.eligible = EligibleProviders()
-        self._masks: dict[tuple[object, ...], BoolArray] = {}
+    query: CandidateQuery
+    known: KnownQuery
+    index: Index
+    account: Account
+    course: Course | None
+    whatever_amounts: bool
+    remaining_mask: BoolArray
+    eligible: EligibleProviders
+    suffixed_masks: dict[tuple[object, ...], BoolArray] = {}
 
     def run(self) -> EligibleProviders:
         """Return what is eligible; with no roots when nothing can be."""
+        self.account.take(self.index.size)
         try:
             self._narrow_by_root()
             for number, group in enumerate(self.query.groups):
@@ -139,10 +131,10 @@ class _RootFilter:
             tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
             group.forbidden_aggregates, group.in_tree,
         )  # fmt: skip
-        mask = self._masks.get(key)
+        mask = self.suffixed_masks.get(key)
         if mask is None:
             self.account.take(self.index.size)
-            mask = self._masks[key] = self._suffixed_mask(number, group)
+            mask = self.suffixed_masks[key] = self._suffixed_mask(number, group)
             self._keep_reached(mask, mask, group, "group")
         self.eligible.own.append(mask)
         self.eligible.foreign.append(mask)
@@ -299,8 +291,8 @@ def find_eligible(
     :param course: where filters report what they left.
     :param whatever_amounts: an inventory of a class is enough, be it used up.
     """
-    limits = account, course
-    return _RootFilter(query, known, index, *limits, whatever_amounts=whatever_amounts).run()
+    parts = query, known, index, account, course, whatever_amounts
+    return _RootFilter(*parts, index.is_root, EligibleProviders()).run()
 
 
 def lone_roots(asked: ProviderFilter, index: Index, account: Account) -> IntArray:
