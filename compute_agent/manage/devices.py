@@ -23,6 +23,9 @@ NODE: Final = "NODE"
 BRIDGE: Final = "06"
 """First digits of the class code of bridges."""
 
+STUB: Final = "pci-stub"
+"""The driver that keeps a function from other drivers, and leaves its group to a guest."""
+
 SHOWN: Final = 8
 """So many addresses are in one sentence."""
 
@@ -110,7 +113,7 @@ def _iommu_groups(
         kept = [
             f"{address} ({driver})"
             for address in sorted(members.difference(specs))
-            if (driver := pci.driver_of(machine, address))
+            if (driver := pci.driver_of(machine, address)) not in (None, STUB)
             and not pci.can_be_passed(machine, address)
         ]
         text = f"{first_of(offered, SHOWN)} of [pci]device_spec"

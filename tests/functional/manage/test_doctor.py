@@ -197,6 +197,7 @@ def test_a_device_that_is_not_managed_needs_a_driver_that_passes_it(
         ((7, 7), "snd_hda_intel", "0000:41:00.0", "group 7: 0000:41:00.1 (snd_hda_intel)"),
         ((7, 7), None, "0000:41:00.0", None),
         ((7, 7), "vfio-pci", "0000:41:00.0", None),
+        ((7, 7), "pci-stub", "0000:41:00.0", None),
         ((7, 7), "snd_hda_intel", "0000:41:00.*", "2 devices, and share IOMMU group 7"),
         ((7, 8), "snd_hda_intel", "0000:41:00.*", None),
         ((7, 7), "snd_hda_intel", "0000:99:00.0", None),
