@@ -175,7 +175,12 @@ class IndexFollower:
         began = time.perf_counter()
         use = None if read else self._read_use(now)
         news = use or self._store.read(read or self._read, now)
-        self._take(news, now)
+        try:
+            self._take(news, now)
+        except BaseException:
+            # The writer may have half of a tree, so everything is read the next time.
+            self._writer = None
+            raise
         self._observe(news, began)
         self._last_good_round = self._rounds_begun
 

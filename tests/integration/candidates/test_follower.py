@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from unittest import mock
 import pytest
 import sqlalchemy as sa
 
+from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import resource_classes
 from placement_server.store.changes import snapshot
@@ -99,6 +101,31 @@ def test_deleting_a_class_and_creating_one_of_the_same_name_is_followed(store: S
     assert "CUSTOM_X" in follower.index().names.class_ids
     store.write(resource_classes.delete, "CUSTOM_X")
     assert "CUSTOM_X" not in follower.index().names.class_ids
+
+
+def test_after_memory_ran_out_amid_a_change_the_index_is_equal_to_the_store(store: Store) -> None:
+    one, other = create(store, {"VCPU": 1, "MEMORY_MB": 1}), create(store, {"VCPU": 7})
+    follower = IndexFollower(store)
+    follower.index()
+    extend = GrowableArray.extend
+    for failing_call in range(100):
+        calls = itertools.count()
+
+        def extend_or_fail(*arguments: Any, at: int = failing_call, calls: Any = calls) -> None:
+            if next(calls) == at:
+                raise MemoryError
+            extend(*arguments)
+
+        restock(store, one, {"VCPU": 2 + failing_call, "MEMORY_MB": 3 + failing_call})
+        with mock.patch.object(GrowableArray, "extend", extend_or_fail):
+            try:
+                follower.index()
+            except MemoryError:
+                pass
+            else:
+                break
+        assert (total(follower, one), total(follower, other)) == (5 + 2 * failing_call, 7)
+    assert 10 < failing_call < 99
 
 
 def test_a_transaction_is_never_seen_by_half(store: Store) -> None:
