@@ -250,7 +250,7 @@ class Renderer:
         return body.chunks
 
     def _lone_body(self, roots: list[int]) -> bytes:
-        """Return the body of candidates of one provider each, which are no more than some."""
+        """Return the body of so few candidates of one provider each that it is one chunk."""
         uuid, pieces = self.index.columns.uuid, self._layout.around_one_provider
         requests = ",".join([uuid[root].join(pieces) for root in roots]).encode()
         summaries = b"".join(self._summaries(roots))

@@ -173,6 +173,7 @@ class Search:
             return ()
         if self._is_lone and self.shuffle is None:
             roots = self.eligible.roots[: self._wanted_count]
+            # More are given in chunks, and the clock is looked at between them.
             if len(roots) <= min(self.limits.most, _LARGEST_CHUNK):
                 self.tick()
                 return LoneCandidates(roots.tolist(), len(self.plan.items))
