@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.index.writer import IndexWriter
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Search
 from placement_server.store.changes.snapshot import NameRows, TreeRows
 from tests.property.candidates.strategies import TRAITS, problems
-from tests.unit.candidates.forest import Provider, names_of, trees_of
+from tests.unit.candidates.forest import Provider, names_of, rendered, trees_of
 
 Trees = dict[int, TreeRows]
 
@@ -33,12 +29,6 @@ def difference(before: Trees, after: Trees) -> Mapping[int, TreeRows | None]:
     }
 
 
-def body(query: CandidateQuery, index: Index, summaries: SummaryCache) -> object:
-    search = Search(query, index)
-    renderer = Renderer(query, search.plan, index, (1, 39), summaries)
-    return json.loads(b"".join(renderer.body(search.candidates())))
-
-
 @given(problems(), problems(), problems(), st.booleans())
 def test_an_index_and_its_copy_go_their_own_ways(
     first: tuple[list[Provider], CandidateQuery],
@@ -52,7 +42,7 @@ def test_an_index_and_its_copy_go_their_own_ways(
     before, left, right = (rows_of(world, names) for world, _ in (first, second, third))
     writer = IndexWriter(names, before.values())
     summaries = SummaryCache()
-    body(query, writer.index, summaries)
+    rendered(query, writer.index, summaries=summaries)
     origin = writer.index
     copy = IndexWriter.on_copy(origin)
     steps = [
@@ -73,4 +63,4 @@ def test_an_index_and_its_copy_go_their_own_ways(
             slot = index.slot_of(provider)
             assert slot is not None
             assert index.columns.uuid[slot] == provider
-        assert body(query, index, texts) == body(query, fresh, SummaryCache())
+        assert rendered(query, index, summaries=texts) == rendered(query, fresh)

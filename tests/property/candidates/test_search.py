@@ -6,13 +6,11 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
@@ -24,6 +22,7 @@ from tests.unit.candidates.forest import (
     Result,
     ask,
     names_of,
+    rendered,
     results,
     root_of,
     trees_of,
@@ -141,14 +140,6 @@ def test_what_was_asked_before_is_found_for_what_has_changed_since(problem: Prob
     found = results(rendered(query, writer.index))
     assert set(found) == answer(changed_world, query, nested=True)
     assert set(results(rendered(query, before))) == answer(world, query, nested=True)
-
-
-def rendered(query: CandidateQuery, index: Index) -> dict[str, Any]:
-    """The body of an answer."""
-    search = Search(query, index)
-    renderer = Renderer(query, search.plan, index, (1, 39), SummaryCache())
-    body: dict[str, Any] = json.loads(b"".join(renderer.body(search.candidates())))
-    return body
 
 
 def allocations_of(allocations: object, version: int) -> frozenset[tuple[str, str, int]]:

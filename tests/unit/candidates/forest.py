@@ -129,9 +129,20 @@ def ask(
     if isinstance(query, str):
         pairs = parse_qsl(query, keep_blank_values=True)
         query = queries.parse(pairs, (1, version), extensions=extensions)
+    return rendered(query, index, version, **options)
+
+
+def rendered(
+    query: CandidateQuery,
+    index: Index,
+    version: int = 39,
+    summaries: SummaryCache | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The body of an answer from an index."""
     limits = SearchLimits(limit=query.limit, **options)
     search = Search(query, index, limits, one_per_tree=version < 29)
-    renderer = Renderer(query, search.plan, index, (1, version), SummaryCache())
+    renderer = Renderer(query, search.plan, index, (1, version), summaries or SummaryCache())
     body: dict[str, Any] = json.loads(b"".join(renderer.body(search.candidates())))
     return body
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections import Counter
 from typing import Any
@@ -16,7 +15,6 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.limits import Deadline
 from placement_server.candidates.query.parser import parse
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
-from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Candidate, Search, SearchLimits
 from tests.unit.candidates.forest import (
     Inventory,
@@ -25,6 +23,7 @@ from tests.unit.candidates.forest import (
     ask,
     changed,
     mapping,
+    rendered,
     trees_of,
     writer_of,
 )
@@ -301,9 +300,7 @@ def test_a_summary_follows_its_provider() -> None:
     query = parse([("resources", "VCPU:1")], (1, 39))
 
     def used() -> int:
-        search = Search(query, writer.index)
-        renderer = Renderer(query, search.plan, writer.index, (1, 39), summaries)
-        body = json.loads(b"".join(renderer.body(search.candidates())))
+        body = rendered(query, writer.index, summaries=summaries)
         return int(body["provider_summaries"]["host"]["resources"]["VCPU"]["used"])
 
     assert used() == 1
