@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import threading
@@ -40,7 +41,10 @@ def import_late(*names: str) -> None:
     """Load modules when something of them is first used, unless they are loaded or missing."""
     for name in names:
         package, _, last = name.rpartition(".")
-        if name not in sys.modules and importlib.util.find_spec(package or name):
-            sys.modules[name] = LateModule(name)
-            if package:
-                setattr(importlib.import_module(package), last, sys.modules[name])
+        with contextlib.suppress(ModuleNotFoundError):
+            parent = importlib.import_module(package) if package else None
+            if name not in sys.modules and (spec := importlib.util.find_spec(name)):
+                module = sys.modules[name] = LateModule(name)
+                module.__spec__ = spec
+                if parent:
+                    setattr(parent, last, module)

@@ -21,6 +21,9 @@ _LOCATION: Final = re.compile(
 )
 _DETAIL: Final = re.compile(r"detail='(?P<detail>[^']*)'")
 _OPTIONS: Final = ("--config-file", "--config-dir")
+_CLOSE_OPTION: Final = 0.9
+_CLOSE_GROUP: Final = 0.85
+_OF_THE_BUS: Final = ("rpc_", "conn_pool_", "executor_")
 
 
 def options(default: str, what: str = "configuration file") -> Argument:
@@ -134,11 +137,6 @@ def _wrong_value(group: str, option: str, error: ValueError) -> str:
         where = f" in {detail['detail'] if detail else match['where']}"
         reason = text[match.end() :]
     return f"option [{group}]{option}{where}: {reason}"
-
-
-_CLOSE_OPTION: Final = 0.9
-_CLOSE_GROUP: Final = 0.85
-_OF_THE_BUS: Final = ("rpc_", "conn_pool_", "executor_")
 
 
 def unread_options(

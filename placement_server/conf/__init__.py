@@ -111,10 +111,10 @@ def parse(
         )
         wrong_lines = list(configuration_files.wrong_values(conf))
     except (cfg.ConfigFilesNotFoundError, cfg.ConfigFilesPermissionDeniedError) as error:
-        is_there = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
+        is_denied = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
         raise InvalidConfiguration(
             f"The configuration file {', '.join(error.config_files)} cannot be read: "
-            f"{'permission denied' if is_there else 'it does not exist'}."
+            f"{'permission denied' if is_denied else 'it does not exist'}."
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
         raise InvalidConfiguration(
