@@ -13,6 +13,9 @@ import numpy.typing as npt
 from placement_server.candidates import sizes
 from placement_server.candidates.index.arrays import BoolArray, SlotArray
 
+# The terms, and the members that are forbidden.
+_Filter = tuple[tuple[Collection[Any], ...], Collection[Any]]
+
 # The masks that a table keeps and the names in their filters, in bytes.
 _MOST_KEPT: Final = 4 * 1024 * 1024
 _NO_SLOTS: Final = np.empty(0, dtype=bool)
@@ -43,7 +46,7 @@ class SetTable:
         )
         self._number: dict[tuple[Any, ...], int] = {}
         self._containing: dict[Any, list[int]] = {}
-        self._masks: dict[tuple[object, object], BoolArray] = {}
+        self._masks: dict[_Filter, BoolArray] = {}
         self._kept_size = 0
         self._lock = threading.Lock()
 
@@ -99,22 +102,18 @@ class SetTable:
                 is_passing &= self.containing_any(term, count)
             mask = np.concatenate((mask, is_passing[numbers[len(mask) :]]))
             mask.flags.writeable = False
-            self._keep(terms, forbidden_members, mask)
+            self._keep(key, mask)
         return mask[:size]
 
-    def _keep(
-        self,
-        terms: tuple[Collection[Any], ...],
-        forbidden_members: Collection[Any],
-        mask: BoolArray,
-    ) -> None:
+    def _keep(self, key: _Filter, mask: BoolArray) -> None:
+        terms, forbidden_members = key
         names = list(chain(forbidden_members, *terms))
         size = sum(map(getsizeof, names)) + sizes.filter_mask(len(names), len(terms), len(mask))
         with self._lock:
             self._kept_size += size
             if self._kept_size > _MOST_KEPT:
                 self._masks, self._kept_size = {}, size
-            self._masks[terms, forbidden_members] = mask
+            self._masks[key] = mask
 
     def subset(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
         """Return a table of these sets alone, and their numbers in it."""
