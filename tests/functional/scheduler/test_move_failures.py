@@ -8,10 +8,11 @@ import pytest
 
 from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
 from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
-from compute_agent.scheduler.moves.steps import MoveStep
+from compute_agent.scheduler.moves.steps import MoveStep, Step, carry_out
 from compute_agent.scheduler.placement.client import PlacementClient
 from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, states
@@ -162,6 +163,25 @@ def test_a_begin_that_died_is_not_undone_when_somebody_else_has_gone_on(
     elsewhere.revert(begun.move)
     assert world.held(guest.instance) == place.on("a")
     assert mover
+
+
+@pytest.mark.parametrize("step", ["confirm", "revert", "return", "claim"])
+def test_a_step_is_not_completed_where_others_have_written_since(world: World, step: Step) -> None:
+    guest = Guest(Flat(world))
+    move = guest.begin(LIVE).move
+    source, moving, moved = states(guest, LIVE)
+    placement = world.mover()[0]._placement
+    before = placement.holding(guest.instance).generation - 1
+    with pytest.raises(MoveRefused, match=r"others have changed|another scheduler continues"):
+        carry_out(placement, move, step, before - (step == "claim"))
+    assert guest.state == moving
+    if step == "claim":
+        carry_out(placement, move, step, before)
+        assert guest.state == source
+        world.mover()[0].finish(guest.begin(LIVE).move)
+        with pytest.raises(MoveRefused, match="what this move never wrote"):
+            carry_out(placement, move, step)
+        assert guest.state == moved
 
 
 def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:

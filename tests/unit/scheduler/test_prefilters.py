@@ -44,13 +44,12 @@ def narrowed(asked: RequestSpec, **options: Any) -> str:
     return prefilters.apply(asked, request_of(asked), replace(CONTEXT, **options)).plain().query()
 
 
-def test_a_disabled_host_is_never_asked_for() -> None:
-    assert narrowed(spec()) == NOT_DISABLED + BASE
-
-
-def test_a_zone_becomes_its_aggregates() -> None:
-    asked = spec(availability_zone="az1")
-    assert narrowed(asked) == f"{NOT_DISABLED}{BASE}&member_of=in:{ZONE}"
+@pytest.mark.parametrize(("zone", "member_of"), [("az1", "in"), ("nova", "!in")])
+def test_a_zone_becomes_its_aggregates_and_the_default_one_none_of_them(
+    zone: str, member_of: str
+) -> None:
+    asked = spec(availability_zone=zone)
+    assert narrowed(asked) == f"{NOT_DISABLED}{BASE}&member_of={member_of}:{ZONE}"
 
 
 def test_a_zone_that_no_aggregate_makes_up_has_no_host() -> None:
@@ -106,6 +105,8 @@ def test_the_image_type_is_asked_of_the_root_when_asked_to() -> None:
     asked = replace(spec(), image=Image(disk_format="qcow2"))
     assert "COMPUTE_IMAGE_TYPE_QCOW2" in narrowed(asked, image_type=True)
     assert "COMPUTE_IMAGE_TYPE_QCOW2" not in narrowed(asked)
+    for other in (replace(asked, is_bfv=True), replace(asked, image=Image(disk_format="cow"))):
+        assert "IMAGE_TYPE" not in narrowed(other, image_type=True)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_a_remote_managed_port_needs_a_host_that_has_them() -> None:
 
 
 def test_a_routed_network_keeps_to_the_aggregates_of_its_segments() -> None:
-    asked = spec(requested_networks=(RequestedNetwork(frozenset({ZONE})),))
+    asked = spec(requested_networks=(RequestedNetwork(), RequestedNetwork(frozenset({ZONE}))))
     assert narrowed(asked, routed_networks=True).endswith(f"&member_of=in:{ZONE}")
     assert "member_of" not in narrowed(asked)
 

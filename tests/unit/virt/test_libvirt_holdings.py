@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.discovery.facts import CellId, CpuId
-from compute_agent.discovery.libvirt.facts import Guest, GuestMdev
+from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, GuestMemory
 from compute_agent.discovery.pci_address import pci_address
 from compute_agent.virt.cpu_sets import CpuSets
-from compute_agent.virt.driver import CellUse, MdevUse
+from compute_agent.virt.driver import CellUse, MdevUse, MemoryUse
 from compute_agent.virt.libvirt.holdings import holdings
 
 GPU = pci_address("0000:84:00.0")
@@ -105,8 +105,12 @@ def test_cells_pages_functions_and_mediated_devices_that_exist_are_held() -> Non
             page_size_kib=2048,
             pci_addresses=(GPU,),
             mdevs=(GuestMdev("here", "nvidia-35", GPU), GuestMdev("gone")),
-        )
+            memory=(GuestMemory(CellId(1), 2048, 4 << 20),),
+            pmem_paths=("/dev/dax0.1", "/dev/dax0.0", "/var/lib/a-file"),
+        ),
+        namespaces={"/dev/dax0.1": "ns1"},
     )
+    assert (held.memory, held.pmem) == ((MemoryUse(1, 2048, 4096),), ("/dev/dax0.0", "ns1"))
     assert held.cells == (CellUse(1, 4, 4096),)
     assert held.page_size_kib == 2048
     assert held.pci_addresses == (GPU,)

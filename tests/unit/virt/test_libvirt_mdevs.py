@@ -77,10 +77,6 @@ def test_a_device_that_is_defined_and_did_not_come_back_is_started() -> None:
     assert done([guest(1, A)], defined) == [(MdevAction.START, A, "pci_0000_17_00_0")]
 
 
-def test_a_device_that_is_defined_and_active_is_left_alone() -> None:
-    assert done([guest(1, A)], device(A, persistent=True)) == []
-
-
 def test_a_device_that_was_never_defined_is_made_where_its_guest_was_claimed() -> None:
     first, second = guest(1, A), guest(2, B)
     units = {
@@ -97,9 +93,10 @@ def test_devices_of_two_gpus_go_where_the_guest_has_none_yet() -> None:
     holder = guest(1, A, B)
     units = {holder.uuid: ["0000:17:00.0/0", "0000:84:00.0/0"]}
     kept = device(A, GPU_0, persistent=True)
-    assert done([holder], kept, at=places(GPU_0, GPU_1), units=units) == [
-        (MdevAction.MAKE, B, "pci_0000_84_00_0")
-    ]
+    again = (MdevAction.MAKE, B, "pci_0000_84_00_0")
+    assert done([holder], kept, at=places(GPU_0, GPU_1), units=units) == [again]
+    both = [(MdevAction.MAKE, A, "pci_0000_17_00_0"), again]
+    assert done([holder], at=places(GPU_0, GPU_1), units=units) == both
 
 
 def test_without_a_claim_the_only_place_there_is_serves_and_of_two_neither() -> None:
@@ -112,16 +109,13 @@ def test_nothing_is_made_where_the_guest_was_not_claimed() -> None:
     assert done([guest(1, A)], at=places(GPU_0), units=units) == [(None, A, None)]
 
 
-def test_no_more_is_made_than_a_device_can() -> None:
-    assert done([guest(1, A, B), guest(2, C)], at=places(GPU_0, available=2)) == [
+def test_no_more_is_made_than_a_device_can_and_nothing_for_a_guest_that_runs() -> None:
+    guests = [guest(0, C, running=True), guest(1, A, B), guest(2, C)]
+    assert done(guests, at=places(GPU_0, available=2)) == [
         (MdevAction.MAKE, A, "pci_0000_17_00_0"),
         (MdevAction.MAKE, B, "pci_0000_17_00_0"),
         (None, C, None),
     ]
-
-
-def test_nothing_is_made_for_a_guest_that_runs() -> None:
-    assert done([guest(1, A, running=True)], at=places(GPU_0)) == []
 
 
 def test_what_is_lost_is_told_with_guest_device_places_and_commands() -> None:

@@ -35,15 +35,13 @@ class TestNics:
         assert named(layout, PF0).units == {"SRIOV_NET_VF": functions}
         assert {"HW_NIC_SRIOV", "CUSTOM_VNIC_TYPE_DIRECT"} <= named(layout, PF0).traits
 
-    def test_a_flat_host_has_no_cards_unless_asked_for(self) -> None:
-        assert devices(lay_out("host1", nic_host(), LayoutOptions())) == []
+    def test_a_flat_host_has_no_cards_unless_asked_for_and_a_nested_one_unless_not(self) -> None:
+        never = replace(self.NESTED, nic=NicOptions(report_vfs="never"))
+        for options in (LayoutOptions(), never):
+            assert devices(lay_out("host1", nic_host(), options)) == []
         always = LayoutOptions(nic=NicOptions(report_vfs="always"))
         layout = lay_out("host1", nic_host(), always)
         assert named(layout, "_NIC_0000:80:00.0").parent == ""
-
-    def test_cards_can_be_left_out_of_the_nested_layout(self) -> None:
-        options = replace(self.NESTED, nic=NicOptions(report_vfs="never"))
-        assert devices(lay_out("host1", nic_host(), options)) == []
 
     def test_functions_the_host_uses_are_reserved(self) -> None:
         facts = nic_host()

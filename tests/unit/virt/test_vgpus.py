@@ -106,7 +106,8 @@ def test_a_gpu_without_functions_bears_no_more_than_nvml_reports_and_has_as_many
 def test_one_guest_gets_no_more_than_the_driver_or_the_operator_allow(
     by_nvml: int | None, by_option: int | None, most: int
 ) -> None:
-    types = (kind(SMALL, 6, 8192, max_instances_per_guest=by_nvml),)
+    other = kind(BIG, 2, 24576, max_instances_per_guest=1)
+    types = (kind(SMALL, 6, 8192, max_instances_per_guest=by_nvml), other)
     found = record(sriov(types), MdevTypeOptions(SMALL), max_vgpus_per_guest=by_option)
     assert (found.total, found.max_unit) == (6, most)
 
@@ -154,10 +155,13 @@ def test_without_places_what_one_type_has_is_its_share_of_the_gpu(mixed: bool | 
     assert totals(layout, GPU) == {"CUSTOM_BIG": 1, "CUSTOM_SMALL": 3}
 
 
-def test_a_limit_of_one_type_leaves_the_rest_to_the_other() -> None:
+@pytest.mark.parametrize("made", [{}, {5: SMALL}], ids=str)
+def test_a_limit_of_one_type_leaves_the_rest_to_the_other(made: dict[int, str]) -> None:
     big, small = HALVES
-    layout = laid_out(sriov(), big, replace(small, max_instances=1))
-    assert totals(layout, GPU) == {"CUSTOM_BIG": 1, "CUSTOM_SMALL": 1}
+    gpu = sriov((kind(BIG, 4), kind(SMALL, 6)), made)
+    assert totals(laid_out(gpu, *HALVES), GPU) == {"CUSTOM_BIG": 2, "CUSTOM_SMALL": 3}
+    layout = laid_out(gpu, big, replace(small, max_instances=1))
+    assert totals(layout, GPU) == {"CUSTOM_BIG": 3, "CUSTOM_SMALL": 1}
 
 
 def test_a_limit_is_of_its_own_type_where_two_have_one_class() -> None:

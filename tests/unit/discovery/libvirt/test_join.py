@@ -124,7 +124,7 @@ def test_what_libvirt_reports_of_cells_replaces_what_sysfs_shows_and_is_told() -
         ((0,), GIB),
         ((1, 2, 3), 3 * GIB),
     ]
-    assert host.cells[0].huge_pages == pools
+    assert (host.cells[0].huge_pages, host.memory_kib) == (pools, 2 * GIB)
     assert host.warnings == (
         "libvirt reports 4194304 KiB of memory of the host, /proc/meminfo 2097152 KiB; the "
         "smaller is used",
@@ -135,11 +135,14 @@ def test_what_libvirt_reports_of_cells_replaces_what_sysfs_shows_and_is_told() -
     )
 
 
-def test_cells_of_one_source_only_are_told() -> None:
-    sysfs = by_sysfs(join(reading(cell(0, 0), cell(1, 1)), None))
+def test_cells_and_cpus_of_one_source_only_are_told() -> None:
+    sysfs = by_sysfs(join(reading(cell(0, 0), cell(1, 1, 2)), None))
     host = join(reading(cell(0, 0, 1, memory_kib=2 * GIB)), sysfs)
-    assert [cell.id for cell in host.cells] == [0]
-    assert host.warnings[0] == "libvirt reports NUMA cells 0, sysfs 0-1; libvirt's are used"
+    assert ([cell.id for cell in host.cells], host.online_cpus) == ([0], (0, 1))
+    assert host.warnings[:2] == (
+        "libvirt reports CPUs 0-1 online, sysfs 0-2; libvirt's are used",
+        "libvirt reports NUMA cells 0, sysfs 0-1; libvirt's are used",
+    )
 
 
 def test_where_libvirt_knows_no_cells_and_no_memory_sysfs_counts() -> None:

@@ -62,10 +62,7 @@ def test_containers_get_the_cpu_of_the_host() -> None:
 
 
 def test_encryption_is_joined_and_a_difference_is_a_warning() -> None:
-    encrypting = replace(
-        READING,
-        domain_capabilities=(guest_abilities.parse_domain_capabilities(SEV_DOMAIN_CAPABILITIES),),
-    )
+    encrypting = replace(READING, domain_capabilities=(SNP,))
     kernel = replace(KERNEL, memory_encryption=MemoryEncryption(amd_sev=True, amd_sev_es=True))
     topology = join(encrypting, kernel)
     assert topology.memory_encryption == MemoryEncryption(
@@ -115,7 +112,8 @@ def test_keys_without_the_type_of_guests_are_not_snp() -> None:
 
 
 def test_tdx_needs_the_cpu_of_the_host() -> None:
-    assert encryption(reading(TDX, mode="host-passthrough")).intel_tdx
+    assert encryption(reading(SNP, TDX, mode="host-passthrough")).intel_tdx
+    assert not encryption(reading(SNP, mode="host-passthrough")).intel_tdx
     assert not encryption(reading(TDX, mode="host-model")).intel_tdx
 
 
@@ -127,6 +125,8 @@ def test_what_kvm_has_switched_off_no_guest_gets() -> None:
     kernel = replace(KVM_AMD, amd_sev_snp=False, capacity=(("sev", 5), ("tdx", 31)))
     both = join_encryption(encryption(reading(SNP)), kernel)
     assert (both.amd_sev, both.amd_sev_es, both.amd_sev_snp) == (True, True, False)
+    for one, other in ((KVM_AMD, MemoryEncryption()), (MemoryEncryption(), KVM_AMD)):
+        assert join_encryption(one, other) == MemoryEncryption()
     assert dict(both.capacity) == {"sev": 410, "sev_es": 99, "tdx": 31}
     [sentence] = encryption_differences(encryption(reading(SNP)), kernel)
     assert sentence.startswith("libvirt reports guests with SEV-SNP")

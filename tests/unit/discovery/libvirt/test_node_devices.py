@@ -61,6 +61,7 @@ def test_a_vf_names_its_pf() -> None:
 def test_a_device_without_a_cell_or_on_minus_one_has_none() -> None:
     assert pci_device(pci("0000:81:00.0")).function.numa_node is None
     assert pci_device(pci("0000:81:00.0", "<numa node='-1'/>")).function.numa_node is None
+    assert pci_device(pci("0000:81:00.0", "<numa node='0'/>")).function.numa_node == 0
 
 
 def test_a_domain_of_more_than_four_digits_is_kept() -> None:
@@ -105,7 +106,9 @@ def test_an_interface_has_its_offloads_its_speed_and_its_parent() -> None:
 
 
 @pytest.mark.parametrize(
-    "link", ["", "<link state='down'/>", "<link speed='65535' state='up'/>", "<link state='up'/>"]
+    "link",
+    ["", "<link speed='1000' state='down'/>", "<link state='up'/>"]
+    + [f"<link speed='{speed}' state='up'/>" for speed in (65535, -1)],
 )
 def test_a_link_that_is_down_or_unknown_has_no_speed(link: str) -> None:
     parsed = parse(net("ens1f0", "pci_0000_81_00_0", link))
@@ -136,6 +139,7 @@ def test_a_vdpa_device_has_the_kernels_name_and_its_file() -> None:
 
 def test_devices_of_other_kinds_are_passed_over() -> None:
     assert parse(device("computer", "<capability type='system'/>")) is None
+    assert parse(net("wlan0", "pci_0000_04_00_0", "<capability type='80211'/>")) is None
 
 
 @pytest.mark.parametrize(
