@@ -20,6 +20,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
+from compute_agent.programs import log_lines
+
 LOG = logging.getLogger(__name__)
 
 
@@ -35,6 +37,8 @@ def handle(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[No
         target=_serve, args=(reader, dict(handlers)), name="signals", daemon=True
     )
     thread.start()
+    # has threads that wait for the log try again, also after the block
+    signal.signal(signal.SIGALRM, _nothing)
     before_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     before = {number: signal.signal(number, _nothing) for number in handlers}
     try:
@@ -58,6 +62,8 @@ def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[],
             handler = handlers.get(signal.Signals(number))
             if handler is None:
                 continue
+            if number in (signal.SIGTERM, signal.SIGINT):
+                threading.Thread(target=log_lines.leave_when_stuck, daemon=True).start()
             try:
                 handler()
             except Exception:

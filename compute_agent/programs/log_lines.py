@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import re
+import select
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -25,6 +29,8 @@ _EMPTY: Final = {
 """What formats may show and most lines lack."""
 
 _NAME: Final = re.compile(r"%\((\w+)\)")
+_PATIENCE: Final = 3.0
+"""Seconds that a stop waits for a log which takes no more lines."""
 
 
 class Lines(formatters.ContextFormatter):  # type: ignore[misc]
@@ -99,6 +105,37 @@ def set_up(conf: cfg.ConfigOpts, program: str) -> None:
         handler.handleError = functools.partial(  # type: ignore[method-assign]
             _report_error, handler.handleError
         )
+
+
+def leave_when_stuck(on_stuck: Callable[[], None] = lambda: None) -> None:
+    """Have a log that takes no more lines for some seconds write to nowhere: a stop waits for it.
+
+    To be run in a thread. Those that wait for the log try again at SIGALRM, which needs a handler.
+
+    :param on_stuck: called before.
+    """
+    while outputs := _outputs():
+        if stuck := [out for out in outputs if not select.select((), (out,), (), _PATIENCE)[1]]:
+            break
+        time.sleep(1.0)
+    else:
+        return
+    on_stuck()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for output in stuck:
+        os.dup2(nowhere, output)
+    for thread in threading.enumerate():
+        signal.pthread_kill(thread.ident or 0, signal.SIGALRM)
+
+
+def _outputs() -> list[int]:
+    """Return the files that the log is written to."""
+    outputs = []
+    for handler in logging.getLogger().handlers:
+        # a stream of a test has no file
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            outputs.append(handler.stream.fileno())  # type: ignore[attr-defined]
+    return outputs
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ import logging
 import multiprocessing
 import os
 import resource
-import select
 import signal
 import socket
 import threading
@@ -25,6 +24,7 @@ from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
+from compute_agent.programs import log_lines
 from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.turns import Turns
 
@@ -47,9 +47,6 @@ _PAUSE: Final = 1.0
 _SIGNAL_PAUSE: Final = 0.3
 _SHORT_PAUSE: Final = 0.02
 _RESPAWN_PAUSE: Final = 0.1
-_LOG_PATIENCE: Final = 3.0
-"""Seconds that a stop waits for a log which takes no more lines."""
-
 _PR_SET_PDEATHSIG: Final = 1
 
 _LOGGING: Final = {
@@ -202,15 +199,7 @@ class HttpServer:
 def _go_on_ending() -> None:
     """Do what granian does not: it loses a signal to a worker that starts, and waits for a log."""
     _end_workers(BaseProcess.terminate)
-    handlers = logging.getLogger().handlers
-    streams = [handler.stream for handler in handlers if isinstance(handler, logging.StreamHandler)]
-    while not (stuck := [s for s in streams if not select.select((), (s,), (), _LOG_PATIENCE)[1]]):
-        time.sleep(_PAUSE)
-    _end_workers(BaseProcess.kill)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in stuck:
-        os.dup2(nowhere, stream.fileno())
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+    log_lines.leave_when_stuck(partial(_end_workers, BaseProcess.kill))
 
 
 def _end_workers(end: Callable[[BaseProcess], None]) -> None:

@@ -1,6 +1,8 @@
 """The life of the real process: signals, reloads, kills, and what it tells those who watch it."""
 
+import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -32,6 +34,22 @@ def test_sigterm_during_the_random_delay_of_the_first_pass_ends_it_at_once(place
     eventually(lambda: "periodic_fuzzy_delay" in agent.logged(), "the delay")
     assert agent.stop() == 0
     assert "Traceback" not in agent.logged()
+
+
+def test_sigterm_ends_it_behind_a_log_that_nobody_reads(new_agent):
+    agent = new_agent("http://127.0.0.1:1", DEFAULT={"periodic_fuzzy_delay": 100000})
+    os.mkfifo(agent.log)
+    reader = os.open(agent.log, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(agent.log, os.O_WRONLY | os.O_NONBLOCK)
+    agent.start()
+    eventually(agent.status, "an answer")
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while os.write(writer, b"." * size):
+                pass
+    assert agent.stop() == 0
+    os.close(reader)
+    os.close(writer)
 
 
 def test_sighup_reloads_options_and_provider_config_files_in_place(placement, new_agent, node):
