@@ -242,9 +242,11 @@ def test_a_fact_is_compared_as_the_notation_says(fact: object, wanted: str, expe
     assert matches(fact, wanted) is expected
 
 
-def test_an_unknown_filter_is_named_with_those_there_are() -> None:
+def test_an_unknown_filter_is_named_with_those_there_are_and_a_path_that_leads_nowhere() -> None:
     with pytest.raises(InvalidConfiguration, match="names NoFilter: expected one of Aggregate"):
         registry.make(["NoFilter"])
+    with pytest.raises(InvalidConfiguration, match=r"no\.such\.module\.Filter"):
+        registry.make(["Filter"], ["no.such.module.Filter"])
 
 
 def test_a_filter_from_elsewhere_is_loaded_by_its_path_and_novas_are_ours() -> None:
@@ -252,11 +254,6 @@ def test_a_filter_from_elsewhere_is_loaded_by_its_path_and_novas_are_ours() -> N
         name = path.rpartition(".")[2]
         [made] = registry.make([name], [registry.ALL_FILTERS, path])
         assert made.name == name
-
-
-def test_a_path_that_cannot_be_imported_is_named() -> None:
-    with pytest.raises(InvalidConfiguration, match=r"no\.such\.module\.Filter"):
-        registry.make(["Filter"], ["no.such.module.Filter"])
 
 
 def test_filters_run_in_order_and_stop_when_none_is_left() -> None:

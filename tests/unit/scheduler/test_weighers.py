@@ -90,22 +90,12 @@ def test_an_aggregates_multiplier_counts_for_its_hosts_and_of_several_the_smalle
         assert ordered([poor, in_aggregates("rich", text)]) == ["rich", "poor"]
 
 
-def test_equal_hosts_stay_in_the_order_of_placement() -> None:
-    hosts = [host(name, {"": {"VCPU": 4}}) for name in "cab"]
-    assert ordered(hosts) == ["c", "a", "b"]
-
-
-def test_equal_hosts_are_shuffled_when_asked_to() -> None:
-    hosts = [host(name, {"": {"VCPU": 4}}) for name in "abcdefgh"]
-    seen = {ordered(hosts, shuffle_best=True, chance=random.Random(seed))[0] for seed in range(50)}
-    assert len(seen) > 3
-
-
-def test_only_the_best_hosts_are_shuffled() -> None:
-    hosts = [host("a", {"": {"VCPU": 8}}), host("b", {"": {"VCPU": 8}})]
-    hosts.append(host("c", {"": {"VCPU": 4}}))
-    for seed in range(20):
-        assert ordered(hosts, shuffle_best=True, chance=random.Random(seed))[2] == "c"
+def test_equal_hosts_stay_in_placements_order_and_only_the_best_are_shuffled_if_asked_to() -> None:
+    hosts = [host(name, {"": {"VCPU": 2 if name in "iz" else 4}}) for name in "hgfedcbaiz"]
+    assert "".join(ordered(hosts)) == "hgfedcbaiz"
+    found = [ordered(hosts, shuffle_best=True, chance=random.Random(seed)) for seed in range(50)]
+    assert len({names[0] for names in found}) > 3
+    assert {"".join(names[-2:]) for names in found} == {"iz"}
 
 
 def test_a_host_is_chosen_among_the_best_n_when_asked_to() -> None:
@@ -158,11 +148,6 @@ def test_an_unknown_weigher_is_named_with_those_there_are() -> None:
         order.make(["no.such.Weigher"])
 
 
-def test_one_weigher_of_the_reference_is_found_by_its_name() -> None:
-    [made] = order.make(["nova.scheduler.weights.ram.RAMWeigher"])
-    assert made.option == "ram"
-
-
 def summary(uuid: str, capacity: dict[str, int], used: dict[str, int]) -> ProviderSummary:
     return ProviderSummary(uuid, "host", counts=counts(capacity, used))
 
@@ -170,12 +155,14 @@ def summary(uuid: str, capacity: dict[str, int], used: dict[str, int]) -> Provid
 def test_a_card_that_is_broken_into_already_is_used_up_first() -> None:
     providers = {
         "whole": summary("whole", {"VGPU": 4}, {}),
+        "small": summary("small", {"VGPU": 1}, {}),
         "begun": summary("begun", {"VGPU": 4}, {"VGPU": 1}),
         "nearly": summary("nearly", {"VGPU": 4}, {"VGPU": 3}),
     }
     offered = [Candidate("host", {name: {"VGPU": 1}}, {}) for name in providers]
     first = order.candidates_in_order(offered, providers)
-    assert [next(iter(host.allocations)) for host in first] == ["nearly", "begun", "whole"]
+    names = [next(iter(candidate.allocations)) for candidate in first]
+    assert names == ["nearly", "begun", "small", "whole"]
 
 
 def test_two_devices_from_one_card_go_before_one_from_each_of_two() -> None:
@@ -258,10 +245,7 @@ def test_the_number_of_instances_counts_only_with_a_multiplier() -> None:
         host("b", {"": {}}, announcement=Announcement("h", 0.0, instances=5)),
     ]
     assert by("NumInstancesWeigher", hosts, spec()) == ["a", "b"]
-    assert by("NumInstancesWeigher", hosts, spec(), num_instances=1.0) == [
-        "b",
-        "a",
-    ]
+    assert by("NumInstancesWeigher", hosts, spec(), num_instances=1.0) == ["b", "a"]
 
 
 def test_the_weighers_and_their_multipliers_are_those_that_operators_know() -> None:
@@ -415,7 +399,7 @@ def test_flat_hosts_whose_announced_cores_cells_and_links_stay_whole_come_first(
     assert by("LeavesWholeWeigher", fitting, asked, leaves_whole=0.0) == ["a", "b"]
 
 
-def test_equals_are_spread_by_request_and_the_same_request_has_the_same_order() -> None:
+def test_equals_are_spread_by_request_in_the_same_order_each_time_and_the_best_is_first() -> None:
     hosts = [host(name, {"": {"VCPU": 4}}) for name in "abcdefgh"]
 
     def first(request: str, **options: Any) -> str:
@@ -428,12 +412,5 @@ def test_equals_are_spread_by_request_and_the_same_request_has_the_same_order() 
     assert firsts == [first(request) for request in requests]
     assert min(firsts.count(name) for name in "abcdefgh") >= 10
     assert {first(request, spread_equals=False) for request in requests} == {"a"}
-
-
-def test_a_better_host_is_first_for_every_request() -> None:
-    hosts = [host(name, {"": {"VCPU": 4}}) for name in "abc"] + [host("best", {"": {"VCPU": 5}})]
-    for number in range(50):
-        ordered_hosts = order.in_order(
-            hosts, spec(), WEIGHERS, WeighingOptions(), random.Random(1), f"request{number}"
-        )
-        assert next(ordered_hosts).name == "best"
+    hosts.append(host("best", {"": {"VCPU": 5}}))
+    assert {first(request) for request in requests} == {"best"}

@@ -70,9 +70,9 @@ class TestMemoryEncryption:
 
     def test_more_tdx_guests_than_the_kernel_has_keys_for_are_not_reported(self) -> None:
         facts = MemoryEncryption(intel_tdx=True, capacity=(("tdx", 15),))
-        record = self.providers(facts, 64)["host1_intel_tdx"].inventory["MEM_ENCRYPTION_CONTEXT"]
-        assert record.total == 15
         topology = replace(fake_topology("host1", NOTHING), memory_encryption=facts)
-        (unmet,) = lay_out("host1", topology, LayoutOptions(tdx_guests=64)).unmet_options
+        layout = lay_out("host1", topology, LayoutOptions(tdx_guests=64))
+        (unmet,), (provider,) = layout.unmet_options, layout.children
+        assert provider.inventory["MEM_ENCRYPTION_CONTEXT"].total == 15
         assert "num_intel_tdx_guests is 64" in str(unmet)
         assert unmet.value == "15"

@@ -104,20 +104,11 @@ class TestNics:
             assert {"CUSTOM_NIC_INFINIBAND", "CUSTOM_PHYSNET_IB0"} <= named(layout, PF0).traits
             assert "CUSTOM_NIC_INFINIBAND" in named(layout, "_0000:80:00.1").absent_traits
 
-    def test_the_physical_network_comes_else_from_the_device_specification(self) -> None:
-        specs = parse_device_specs(
-            ['{"address": "0000:80:00.0", "physical_network": "physnet1"}'], report=True
-        )
-        options = replace(self.NESTED, pci=PciOptions(True, specs))
-        layout = lay_out("host1", nic_host(), options)
-        assert "CUSTOM_PHYSNET_PHYSNET1" in named(layout, PF0).traits
-        assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
-
     @pytest.mark.parametrize(
         ("trusted", "has"),
         [(("true", "true"), True), ((None, None), False), (("false", "true"), False)],
     )
-    def test_a_port_of_trusted_functions_says_so(
+    def test_the_network_and_the_trust_of_functions_come_from_the_device_specification(
         self, trusted: tuple[str | None, str | None], has: bool
     ) -> None:
         pf = nic_host().nics[0]
@@ -129,6 +120,7 @@ class TestNics:
         specs = parse_device_specs(map(json.dumps, entries), report=True)
         layout = lay_out("host1", nic_host(), replace(self.NESTED, pci=PciOptions(True, specs)))
         port = named(layout, PF0)
+        assert "CUSTOM_PHYSNET_NET" in port.traits
         assert ("HW_NIC_SRIOV_TRUSTED" in port.traits) is has
         assert ("HW_NIC_SRIOV_TRUSTED" in port.absent_traits) is not has
         assert (port.unmanaged_units >= set(port.units["SRIOV_NET_VF"])) is has

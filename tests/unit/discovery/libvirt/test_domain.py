@@ -279,7 +279,7 @@ def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named
     "xml",
     [
         "<domain",
-        "<network/>",
+        domain_xml().replace("domain", "network"),
         "<domain><name>x</name></domain>",
         domain_xml("<cputune><vcpupin vcpu='0' cpuset='a'/></cputune>"),
         domain_xml(vcpu="<vcpu>many</vcpu>"),

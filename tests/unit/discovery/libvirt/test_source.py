@@ -69,12 +69,9 @@ def test_a_cell_of_memory_alone_has_neither_cpus_nor_huge_pages() -> None:
     assert (cell.cpus, cell.huge_pages, cell.memory_kib) == ((), (), 33554432)
 
 
-def test_the_smallest_pages_of_the_machine_are_not_huge() -> None:
-    assert parse_capabilities(AARCH64_CAPABILITIES).cells[0].huge_pages == (HugePages(524288, 2),)
-
-
-def test_memory_is_read_in_the_unit_it_is_written_in() -> None:
-    assert parse_capabilities(AARCH64_CAPABILITIES).cells[0].memory_kib == 32 * 1024**2
+def test_the_smallest_pages_are_not_huge_and_memory_is_in_the_unit_it_is_written_in() -> None:
+    cell = parse_capabilities(AARCH64_CAPABILITIES).cells[0]
+    assert (cell.huge_pages, cell.memory_kib) == ((HugePages(524288, 2),), 32 * 1024**2)
 
 
 def test_threads_of_a_core_are_siblings() -> None:
