@@ -38,7 +38,7 @@ def handle(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[No
     )
     thread.start()
     # has threads that wait for the log try again, also after the block
-    signal.signal(signal.SIGALRM, _nothing)
+    signal.signal(log_lines.TRY_AGAIN, _nothing)
     before_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     before = {number: signal.signal(number, _nothing) for number in handlers}
     try:

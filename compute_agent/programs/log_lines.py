@@ -29,6 +29,9 @@ _EMPTY: Final = {
 """What formats may show and most lines lack."""
 
 _NAME: Final = re.compile(r"%\((\w+)\)")
+TRY_AGAIN: Final = signal.SIGURG
+"""Signal at which a thread that waits for a log tries again; it needs a handler, whichever."""
+
 _PATIENCE: Final = 3.0
 """Seconds that a stop waits for a log which takes no more lines."""
 
@@ -110,7 +113,7 @@ def set_up(conf: cfg.ConfigOpts, program: str) -> None:
 def leave_when_stuck(on_stuck: Callable[[], None] = lambda: None) -> None:
     """Have a log that takes no more lines for some seconds write to nowhere: a stop waits for it.
 
-    To be run in a thread. Those that wait for the log try again at SIGALRM, which needs a handler.
+    To be run in a thread.
 
     :param on_stuck: called before.
     """
@@ -125,7 +128,7 @@ def leave_when_stuck(on_stuck: Callable[[], None] = lambda: None) -> None:
     for output in stuck:
         os.dup2(nowhere, output)
     for thread in threading.enumerate():
-        signal.pthread_kill(thread.ident or 0, signal.SIGALRM)
+        signal.pthread_kill(thread.ident or 0, TRY_AGAIN)
 
 
 def _outputs() -> list[int]:

@@ -191,8 +191,7 @@ class HttpServer:
         if number == signal.SIGINT:
             # a second Ctrl-C ends requests in progress too
             signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
-        # has a write to the log tried again
-        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.signal(log_lines.TRY_AGAIN, lambda *_: None)
         threading.Timer(_SIGNAL_PAUSE, _go_on_ending).start()
 
 
