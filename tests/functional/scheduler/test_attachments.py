@@ -16,6 +16,7 @@ from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
+from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
@@ -80,6 +81,22 @@ def test_a_host_without_room_for_it_is_not_left_for_another(world: World, instan
     with pytest.raises(NoValidHost, match="no candidate for what is attached"):
         attachments(world).attach(port(101), instance)
     assert world.held(instance) == before
+
+
+def test_a_card_that_others_fill_meanwhile_is_left_for_the_next(
+    world: World, instance: str
+) -> None:
+    filled: list[str] = []
+
+    def before(method: str, _path: str, body: Any) -> None:
+        if method != "GET" and not filled:
+            filled.extend(u for u in world.names if "nic" in world.names[u] and u in str(body))
+            world.claim(str(uuid.uuid4()), {filled[0]: {BANDWIDTH: 60}})
+
+    recorded = RecordingTransport(world.transport, before, None)
+    [nic] = attachments(world, recorded).attach(port(60), instance).allocations
+    assert world.held(instance).keys() == {world.names[nic], world.names[nic][0]}
+    assert nic not in filled
 
 
 def test_more_than_an_instance_holds_cannot_be_taken_away(world: World, instance: str) -> None:

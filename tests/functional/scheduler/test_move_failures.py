@@ -167,18 +167,60 @@ def test_a_step_is_not_completed_where_others_have_written_since(world: World, s
     guest = Guest(Flat(world))
     move = guest.begin(LIVE).move
     source, moving, moved = states(guest, LIVE)
-    placement = world.mover()[0]._placement
+    mover, _ = world.mover()
+    placement = mover._placement
     before = placement.holding(guest.instance).generation - 1
+    if step == "claim":
+        mover.acknowledge(move)
     with pytest.raises(MoveRefused, match=r"others have changed|another scheduler continues"):
-        carry_out(placement, move, step, before - (step == "claim"))
+        carry_out(placement, move, step, before)
     assert guest.state == moving
     if step == "claim":
-        carry_out(placement, move, step, before)
+        carry_out(placement, move, step, before + 1)
         assert guest.state == source
+        with pytest.raises(MoveRefused, match="does not hold the destination any more"):
+            mover.acknowledge(move)
         world.mover()[0].finish(guest.begin(LIVE).move)
         with pytest.raises(MoveRefused, match="what this move never wrote"):
             carry_out(placement, move, step)
         assert guest.state == moved
+
+
+@pytest.mark.parametrize("step", [None, finish, revert, come_back])
+def test_every_step_completes_first_what_the_journal_has_of_others(
+    world: World, step: Callable[[Guest, Mover, MoveStart | None], None] | None
+) -> None:
+    place = Flat(world)
+    dead, guest = Guest(place), Guest(place)
+    kind = EVACUATE if step is come_back else LIVE
+    begun = guest.begin(kind) if step else None
+    Journal(world.journal).open(MoveStep.of(dead.begin(LIVE).move, "revert"))
+    if step:
+        step(guest, world.mover()[0], begun)
+    else:
+        guest.begin(kind)
+    held = world.held(dead.instance), world.held(dead.migration)
+    assert (held, dead.open_lines()) == (states(dead, LIVE)[0], 0)
+
+
+def test_a_revert_that_the_source_has_no_room_for_any_more_waits_in_the_journal(
+    world: World,
+) -> None:
+    guest = Guest(Flat(world))
+    source, moving, _moved = states(guest, LIVE)
+    move = guest.begin(LIVE).move
+    path = f"/resource_providers/{guest.place.hosts['a']}/inventories"
+    record = world.call("GET", path)
+    record["inventories"]["VCPU"]["max_unit"] = 1
+    record = world.call("PUT", path, record)
+    with pytest.raises(AllocationMoveFailed, match="VCPU"):
+        world.mover()[0].revert(move)
+    world.mover()[0].recover()
+    assert (guest.state, guest.open_lines()) == (moving, 1)
+    record["inventories"]["VCPU"]["max_unit"] = 4
+    world.call("PUT", path, record)
+    world.mover()[0].recover()
+    assert (guest.state, guest.open_lines()) == (source, 0)
 
 
 def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
