@@ -59,7 +59,7 @@ class _Planning:
             devices = self._chooser.best(ON_NO_CELL)
             if devices is None:
                 return self._refusal()
-            return self._plan((), Cost(*devices[:5], devices=devices.devices), 0)
+            return self._plan((), Cost(**devices._asdict()), 0)
         found = self._on_cells(nodes)
         if found is None and not self._guest.names_nodes:
             spreading = Spreading(self._host, self._guest, self._rooms, self._chooser)

@@ -48,14 +48,11 @@ class Spreading:
     """One guest, and what each cell can give of it."""
 
     def __init__(self, host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> None:
-        self._host = host
         self._rooms = rooms
         self._chooser = chooser
         self._networks = network_cells(host.cells, guest)
         self._whole = whole = guest.nodes[0]
         self._is_whole = guest.threads == REQUIRE and any(cell.cores for cell in host.cells)
-        sizes = {core.threads for cell in host.cells for core in cell.cores if core.threads > 1}
-        self._step = min(sizes, default=1) if self._is_whole else 1
         self._needs: Amounts = (whole.vcpus, whole.pinned, whole.memory_mib)
         self._room: list[Amounts] = [
             (
@@ -149,18 +146,16 @@ class Spreading:
 
     def _shares(self, positions: tuple[int, ...]) -> Iterator[tuple[Node, ...]]:
         """Yield ways to distribute the guest, so that every cell gives something."""
-        shares = self._distributed(positions, [(0, 0, 0)] * len(positions))
-        if not all(map(any, shares)):
-            reserved = self._one_of_each(positions)
-            if reserved is None:
-                return
-            shares = self._distributed(positions, reserved)
         emulator_cpus = self._whole.emulator_cpus
-        for first in range(len(positions) if emulator_cpus else 1):
-            yield tuple(
-                Node(*share, emulator_cpus=emulator_cpus if index == first else 0)
-                for index, share in enumerate(shares)
-            )
+        for reserved in self._reservations(positions):
+            shares = self._distributed(positions, reserved)
+            if not all(map(any, shares)):
+                continue
+            for first in range(len(positions) if emulator_cpus else 1):
+                yield tuple(
+                    Node(*share, emulator_cpus=emulator_cpus if index == first else 0)
+                    for index, share in enumerate(shares)
+                )
 
     def _distributed(
         self, positions: tuple[int, ...], reserved: Sequence[Amounts]
@@ -202,27 +197,50 @@ class Spreading:
         for index, amount in zip(order, totals.get(self._whole.pinned, ()), strict=False):
             shares[index][1] = amount
 
-    def _one_of_each(self, positions: tuple[int, ...]) -> list[Amounts] | None:
-        """Return something that each cell can give; None: the guest does not need as much."""
-        steps = (1, self._step, 1)
-        slots = [
-            kind
-            for kind in _KINDS
-            for _slot in range(min(self._needs[kind] // steps[kind], len(positions)))
-        ]
+    def _reservations(self, positions: tuple[int, ...]) -> Iterator[Sequence[Amounts]]:
+        """Yield what cells give at the least: nothing; else each something, CPUs the fewest.
+
+        More cells that must give pinned CPUs make it no easier to give as many as are needed.
+        """
+        yield [(0, 0, 0)] * len(positions)
+        indices = range(len(positions))
+        least = [self._least_pinned(position) for position in positions]
+        certain = tuple(i for i in indices if self._slots([positions[i]]) is None)
+        free = [i for i in indices if i not in certain]
+        fewest = max(len(free) - self._needs[0] - self._needs[2], 0)
+        for number in range(fewest, len(free) + 1):
+            is_possible = False
+            for more in combinations(free, number):
+                self._chooser.limit.take()
+                others = [i for i in free if i not in more]
+                kinds = self._slots([positions[i] for i in others])
+                if kinds is None:
+                    continue
+                is_possible = True
+                amounts = [(0, amount, 0) for amount in least]
+                for i, kind in zip(others, kinds, strict=True):
+                    amounts[i] = (1, 0, 0) if kind == 0 else (0, 0, 1)
+                if sum(pinned for _vcpus, pinned, _memory in amounts) <= self._whole.pinned:
+                    yield amounts
+            if is_possible:
+                return
+
+    def _least_pinned(self, position: int) -> int:
+        """Return the fewest CPUs that a cell can give; more than the guest pins: none."""
+        most = self._room[position][1]
+        amounts = (n for n in range(1, most + 1) if self._rooms.has_pinned(position, n))
+        return next(amounts, self._whole.pinned + 1)
+
+    def _slots(self, positions: Sequence[int]) -> list[int] | None:
+        """Return the kind of which each cell can give one, floating CPUs or MiB; None: too few."""
+        slots = [kind for kind in (0, 2) for _slot in range(min(self._needs[kind], len(positions)))]
         matching = Matching(
             [
-                sum(1 << i for i, k in enumerate(slots) if self._room[position][k] >= steps[k])
+                sum(1 << i for i, kind in enumerate(slots) if self._room[position][kind])
                 for position in positions
             ]
         )
-        if matching.complete() >= 0:
-            return None
-        kinds = [slots[slot] for slot in matching.cell_of]
-        return [
-            (steps[0] * (kind == 0), steps[1] * (kind == 1), steps[2] * (kind == 2))
-            for kind in kinds
-        ]
+        return None if matching.complete() >= 0 else [slots[slot] for slot in matching.cell_of]
 
     def _spread(self, way: _Way, steps: int, *, is_best: bool) -> Spread:
         parts = tuple(map(self._rooms.part, way.positions, way.nodes))

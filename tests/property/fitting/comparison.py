@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from compute_agent.fitting.announced import document, host_of
 from compute_agent.fitting.guest import Guest
 from compute_agent.fitting.host import Host, PlanOptions
-from compute_agent.fitting.plan import Plan, Refusal
+from compute_agent.fitting.plan import UNDECIDED, Plan, Refusal
 from compute_agent.fitting.planner import plan
 from tests.property.fitting import drawn, oracle
 
@@ -36,8 +36,10 @@ def compare(seed: int) -> None:
     )
     answer = plan(host, guest, options)
     assert answer == plan(host, guest, options), "the same input gives the same plan"
-    hurried = plan(host, guest, replace(options, budget=0))
+    hurried = plan(host, guest, replace(options, budget=rng.choice((0, 0, rng.randrange(99)))))
     assert isinstance(answer, Plan) == isinstance(hurried, Plan), "a budget decides nothing"
+    few = plan(host, guest, replace(options, limit=rng.randrange(30)))
+    assert outcome(few) in (outcome(answer), UNDECIDED), "the steps that are left decide nothing"
     check_announced(host, guest, options)
     costs = [
         oracle.cost(host, guest, cells, devices, options)
@@ -54,7 +56,14 @@ def compare(seed: int) -> None:
     assert answer.is_best
     check(host, guest, answer)
     check(host, guest, hurried)
-    assert cost_of(host, guest, answer, options) == min(costs), "it is the best"
+    best = min(costs)
+    assert cost_of(host, guest, answer, options) == best, "it is the best"
+    assert answer.cost[: len(best)] == best
+    assert not hurried.is_best or cost_of(host, guest, hurried, options) == best
+
+
+def outcome(answer: Plan | Refusal) -> str:
+    return answer.rule if isinstance(answer, Refusal) else ""
 
 
 def check_announced(host: Host, guest: Guest, options: PlanOptions) -> None:
@@ -96,6 +105,7 @@ def check(host: Host, guest: Guest, answer: Plan | Refusal) -> None:
         return
     assert len(set(own_cells and [part.cell for part in answer.parts])) == len(own_cells)
     assert oracle.networks_are_near(host, guest, own_cells)
+    assert oracle.has_memory(host, guest, own_cells)
     if guest.names_nodes:
         for node, part, cell in zip(guest.nodes, answer.parts, own_cells, strict=True):
             assert oracle.has_room(cell, node, guest.threads)
@@ -105,8 +115,11 @@ def check(host: Host, guest: Guest, answer: Plan | Refusal) -> None:
             assert not part.memory_mib or oracle.holds(cell, node, part.page_size_kib or 0)
             check_cpus(part, cell, node.pinned, guest.threads)
         return
-    for name in ("vcpus", "memory_mib", "pinned"):
-        assert sum(getattr(part, name) for part in answer.parts) == getattr(guest.nodes[0], name)
+    whole = guest.nodes[0]
+    assert sum(part.pinned for part in answer.parts) == whole.pinned + whole.emulator_cpus
+    assert sum(len(part.emulator_cpus) for part in answer.parts) == whole.emulator_cpus
+    for name in ("vcpus", "memory_mib"):
+        assert sum(getattr(part, name) for part in answer.parts) == getattr(whole, name)
     assert all(part.vcpus or part.memory_mib or part.pinned for part in answer.parts)
 
 

@@ -95,7 +95,7 @@ def a_guest(rng: random.Random, host: Host) -> Guest:
     node = a_node(rng, numbers)
     nodes = [node if rng.random() < 0.4 else a_node(rng, numbers) for _ in range(count)]
     if not names_nodes:
-        whole = replace(nodes[0], page_sizes=frozenset((0,)), emulator_cpus=0, cell=None)
+        whole = replace(nodes[0], page_sizes=frozenset((0,)), cell=None)
         nodes = [
             whole if whole.vcpus or whole.pinned or whole.memory_mib else replace(whole, vcpus=1)
         ]

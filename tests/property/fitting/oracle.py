@@ -162,15 +162,18 @@ def can_share(cells: Sequence[Cell], whole: Node, policy: str) -> bool:
     """Whether a guest can be laid over cells of which each gives something."""
     return any(
         all(
-            any(part)
-            and has_room(cell, Node(*part), policy)
+            any(part[:3])
+            and has_room(cell, Node(*part[:3], emulator_cpus=part[3]), policy)
             # the memory of a guest with pinned CPUs is overcommitted on none of its cells
             and (not part[2] or holds(cell, replace(whole, memory_mib=part[2]), 0))
-            for cell, part in zip(cells, zip(vcpus, pinned, memory, strict=True), strict=True)
+            for cell, part in zip(
+                cells, zip(vcpus, pinned, memory, emulator, strict=True), strict=True
+            )
         )
         for vcpus in compositions(whole.vcpus, len(cells))
         for pinned in compositions(whole.pinned, len(cells))
         for memory in compositions(whole.memory_mib, len(cells))
+        for emulator in compositions(whole.emulator_cpus, len(cells))
     )
 
 

@@ -111,3 +111,7 @@ def test_when_the_budget_ends_the_best_plan_so_far_is_given_and_says_so():
     assert isinstance(hurried, Plan)
     assert (best.is_best, hurried.is_best) == (True, False)
     assert hurried.cost >= best.cost
+    many = [device(str(i), 0, link_group=str(i % 3), pcie_root=str(i // 3)) for i in range(11)]
+    devices = answer([cell(0, "01")], one(pinned(1), wishes=near("", 6)), *many)
+    assert isinstance(devices, Plan)
+    assert not devices.is_best

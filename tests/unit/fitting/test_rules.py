@@ -51,6 +51,16 @@ def test_a_guest_that_names_no_nodes_lies_on_the_fewest_cells(whole, parts):
     assert [(p.cell, p.vcpus, p.pinned, p.memory_mib) for p in result.parts] == parts
 
 
+@pytest.mark.parametrize("emulator_cpus", [0, 1])
+def test_a_cell_with_no_core_as_small_as_the_guest_gives_memory_alone(emulator_cpus):
+    cells = [cell(0, "0123", physnets=frozenset("a"), memory_mib=9), cell(1, "01", "0-")]
+    whole = pinned(2, memory_mib=1, emulator_cpus=emulator_cpus)
+    guest = Guest((whole,), names_nodes=False, threads="require", physnets=frozenset("a"))
+    result = answer(cells, guest)
+    assert isinstance(result, Plan)
+    assert [p.memory_mib for p in result.parts] == [1, 0]
+
+
 def test_a_guest_that_floats_is_on_no_cell_and_has_memory_of_any():
     guest = Guest((Node(9, memory_mib=1800),), names_nodes=False, floats=True)
     assert answer([cell(0), cell(1)], guest, memory_mib=1800).parts == ()
