@@ -31,12 +31,6 @@ def test_a_guest_without_any_of_it_floats_in_ordinary_memory() -> None:
     assert guest.pci_addresses == ()
 
 
-def test_the_common_cpu_set_is_that_of_vcpus_without_a_pin() -> None:
-    guest = parse(domain_xml(vcpu="<vcpu placement='static' cpuset='0-2,8' current='2'>4</vcpu>"))
-    assert guest.cpuset == (0, 1, 2, 8)
-    assert guest.vcpus == 4
-
-
 @pytest.mark.parametrize(
     ("numatune", "guest_cells", "expected"),
     [
@@ -204,6 +198,7 @@ def test_functions_are_those_of_the_host_however_they_are_passed_through() -> No
         f"<address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></source>"
         f"{GUEST_ADDRESS}</disk>"
         f"<interface type='bridge'><source bridge='br0'/>{GUEST_ADDRESS}</interface>"
+        "<interface type='network'><source network='a-pool-at-rest'/></interface>"
         "<hostdev mode='subsystem' type='usb'><source><address bus='1' device='2'/></source>"
         "</hostdev>"
     )
@@ -238,22 +233,16 @@ def test_layers_and_mirrors_of_a_disk_hold_their_drives_and_vdpa_disks_their_fun
     assert guest.host_interfaces == ("ens1f0v3",)
 
 
-def test_threads_of_disks_are_pinned_as_those_of_the_emulator() -> None:
+def test_threads_of_disks_are_pinned_as_the_emulators_and_vcpus_without_a_pin_on_the_set() -> None:
     guest = parse(
         domain_xml(
             "<iothreads>2</iothreads><cputune><emulatorpin cpuset='2'/>"
             "<iothreadpin iothread='1' cpuset='9'/><iothreadpin iothread='2' cpuset='3-4'/>"
-            "</cputune>"
+            "</cputune>",
+            vcpu="<vcpu placement='static' cpuset='0-2,8' current='2'>4</vcpu>",
         )
     )
-    assert guest.emulator_cpus == (2, 3, 4, 9)
-
-
-def test_an_interface_of_a_pool_shows_the_function_that_it_has_while_it_runs() -> None:
-    chosen = f"<interface type='hostdev'>{source_address(0x18, 2, 4)}{GUEST_ADDRESS}</interface>"
-    at_rest = "<interface type='network'><source network='vf-pool'/></interface>"
-    assert parse(domain_xml(devices=chosen, id=1)).pci_addresses == ("0000:18:02.4",)
-    assert parse(domain_xml(devices=at_rest)).pci_addresses == ()
+    assert (guest.emulator_cpus, guest.cpuset, guest.vcpus) == ((2, 3, 4, 9), (0, 1, 2, 8), 4)
 
 
 def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named() -> None:
