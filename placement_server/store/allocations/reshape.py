@@ -128,7 +128,8 @@ def apply(
     if tx.batches.change_inventories(tx.connection, changes) != len(changes):
         raise LostRace("An inventory of the reshape changed although it was locked.")
     inventory_rows.require_none(tx, given_back.keys() - stock.keys() - new_records.keys())
-    tx.touch({provider.root_id for provider in listed_providers.values()}, STRUCTURE)
+    # the roots of now: a move does not raise the generation
+    tx.touch({held_providers[key].root_id for key in listed_ids}, STRUCTURE)
     tx.touch({held_providers[key].root_id for key in held_providers.keys() & allocated_ids}, USAGE)
 
 

@@ -122,6 +122,10 @@ def set_traits(store: Store, scene: Scene) -> None:
     store.write(traits.replace_of_provider, scene["host"], ["HW_CPU_X86_AVX"], generation=1)
 
 
+def reshape_inventory(store: Store, scene: Scene) -> None:
+    store.write(reshape.apply, {scene["right"]: (0, {"VGPU": InventoryRecord(3)})}, [])
+
+
 def reshape_to(role: str, *, new_project: bool = False) -> Action:
     """Move the VCPUs of the host, with what `old` holds of them, to one of its children."""
 
