@@ -25,7 +25,7 @@ import tenacity
 from msgspec import Struct
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.connection.url import (
@@ -269,17 +269,16 @@ class KeptConnection:
 
     To take a connection out of its pool and to return it costs more than a frequent statement
     does: on SQLite a read by id takes 37 % more CPU that way, and a search of a few hosts 12 %. A
-    caller who comes while it is in use gets another one from the pool.
+    caller who comes while it is in use gets another one from the pool. It is not kept while it is
+    the last one of the pool, for which other callers may wait.
     """
 
-    def __init__(self, engine: Engine, recycle_time: float, *, keeps: bool = True) -> None:
+    def __init__(self, engine: Engine, recycle_time: float) -> None:
         """Keep nothing yet.
 
         :param recycle_time: seconds after which the pool replaces a connection; -1 for never.
-        :param keeps: whether to keep one at all, for which the pool must have two or more.
         """
         self._engine = engine
-        self._keeps = keeps
         self._kept_for = KEPT_FOR if recycle_time < 0 else min(KEPT_FOR, recycle_time)
         self._lock = threading.Lock()
         self._connection: Connection | None = None
@@ -287,7 +286,7 @@ class KeptConnection:
 
     def run(self, work: Callable[[Connection], _Result]) -> _Result:
         """Return what `work` does with a connection."""
-        if not self._keeps or not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             with self._engine.connect() as connection:
                 return work(connection)
         try:
@@ -297,7 +296,7 @@ class KeptConnection:
             except BaseException:
                 self._return_to_pool()
                 raise
-            if connection.invalidated:
+            if connection.invalidated or not self._pool_has_more():
                 self._return_to_pool()
             return result
         finally:
@@ -318,6 +317,13 @@ class KeptConnection:
             self._connection = self._engine.connect()
             self._kept_until = now + self._kept_for
         return self._connection
+
+    def _pool_has_more(self) -> bool:
+        pool = self._engine.pool
+        if not isinstance(pool, QueuePool):
+            return False
+        most_overflow = pool._max_overflow
+        return not -1 < most_overflow <= pool._overflow or pool.checkedin() > 0
 
     def _return_to_pool(self) -> None:
         connection, self._connection = self._connection, None

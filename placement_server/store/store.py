@@ -81,13 +81,10 @@ class Store:
         self.url = url
         self._engines = engines
         recycle_time = options.connection_recycle_time
-        has_several = (options.max_pool_size, options.max_overflow) != (1, 0)
         self._kept_connection = (
-            KeptConnection(engines.single, recycle_time) if engines.single and has_several else None
+            KeptConnection(engines.single, recycle_time) if engines.single else None
         )
-        # one of SQLite would be of the same pool
-        keeps_writer = has_several and engines.writer.dialect.name != "sqlite"
-        self._write_connection = KeptConnection(engines.writer, recycle_time, keeps=keeps_writer)
+        self._write_connection = KeptConnection(engines.writer, recycle_time)
         self._clock = clock
         owners = self._known_owners = KnownOwners()
         for engine in self.all_engines():

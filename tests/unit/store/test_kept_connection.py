@@ -69,10 +69,13 @@ def test_one_that_broke_unnoticed_by_its_caller_is_not_used_again(engine: Engine
     assert kept_connection.run(lambda connection: connection.scalar(text("SELECT 1"))) == 1
 
 
-def test_none_is_kept_where_none_may_be(engine: Engine) -> None:
-    kept_connection = KeptConnection(engine, -1, keeps=False)
-    assert not kept_connection.run(lambda connection: connection).invalidated
-    assert checked_out(engine) == 0
+def test_the_last_one_of_the_pool_is_left_to_whoever_waits_for_it(engine: Engine) -> None:
+    kept_connection = KeptConnection(engine, -1)
+    with engine.connect():
+        kept_connection.run(lambda _connection: None)
+        assert checked_out(engine) == 1
+    kept_connection.run(lambda _connection: None)
+    assert checked_out(engine) == 1
 
 
 def test_a_closed_one_is_in_the_pool_again(engine: Engine) -> None:
