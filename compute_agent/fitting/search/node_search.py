@@ -90,7 +90,6 @@ class NodeSearch:
         self._matching = Matching(allowed)
         self._matching.complete()
         self._chosen: list[int] = []
-        self._ids: tuple[int, ...] = ()
         self.best: Cost | None = None
         self.cells: list[int] = []
         self.steps = 0

@@ -203,10 +203,8 @@ class Spreading:
         More cells that must give pinned CPUs make it no easier to give as many as are needed.
         """
         yield [(0, 0, 0)] * len(positions)
-        indices = range(len(positions))
         least = [self._least_pinned(position) for position in positions]
-        certain = tuple(i for i in indices if self._slots([positions[i]]) is None)
-        free = [i for i in indices if i not in certain]
+        free = [i for i, position in enumerate(positions) if self._slots([position]) is not None]
         fewest = max(len(free) - self._needs[0] - self._needs[2], 0)
         for number in range(fewest, len(free) + 1):
             is_possible = False
