@@ -320,10 +320,9 @@ class KeptConnection:
 
     def _pool_has_more(self) -> bool:
         pool = self._engine.pool
-        if not isinstance(pool, QueuePool):
-            return False
-        most_overflow = pool._max_overflow
-        return not -1 < most_overflow <= pool._overflow or pool.checkedin() > 0
+        return isinstance(pool, QueuePool) and (
+            pool._max_overflow < 0 or pool._overflow < pool._max_overflow or pool.checkedin() > 0
+        )
 
     def _return_to_pool(self) -> None:
         connection, self._connection = self._connection, None

@@ -63,8 +63,7 @@ _TREE_ROWS: Final = (
     .where(among(_C.root_provider_id, "root_ids"))
     .order_by(_C.id)
 )
-_HOLD: Final = HOLD_PROVIDERS.where(among(_C.id, "ids"))
-_HOLD_AS_THEY_ARE: Final = _HOLD.add_columns(_C.generation)
+_HOLD: Final = HOLD_PROVIDERS.add_columns(_C.generation).where(among(_C.id, "ids"))
 _RAISE: Final = (
     sa.update(resource_providers)
     .where(among(_C.id, "ids"))
@@ -88,7 +87,7 @@ def hold(tx: WriteTransaction, ids: Collection[int]) -> dict[int, HeldProvider]:
 
     :returns: those that exist, by id.
     """
-    rows = tx.execute_among(_HOLD_AS_THEY_ARE, "ids", ids)
+    rows = tx.execute_among(_HOLD, "ids", ids)
     return {number: HeldProvider(root_id or number, seen) for number, root_id, seen in rows}
 
 
@@ -181,8 +180,8 @@ def _hold_parent(tx: WriteTransaction, uuid: str) -> Provider:
     """Lock the parent and its root: neither can move or be deleted until the transaction ends."""
     parent = _parent(tx, uuid)
     ids = {parent.id, parent.root_id}
-    rows = tx.execute_among(_HOLD, "ids", ids)
-    if {row.id for row in rows if row.root_provider_id == parent.root_id} != ids:
+    held_providers = hold(tx, ids)
+    if {key for key in held_providers if held_providers[key].root_id == parent.root_id} != ids:
         raise LostRace(f"Provider {uuid} moved meanwhile.", uuids=[uuid])
     return parent
 
@@ -281,7 +280,7 @@ def _hold_trees(tx: WriteTransaction, provider: Provider, new_root_id: int) -> S
     """
     trees = {"root_ids": sorted({provider.root_id, new_root_id})}
     ids = {row.id for row in tx.execute(_TREE_ROWS, trees)}
-    tx.execute_among(_HOLD, "ids", ids)
+    hold(tx, ids)
     rows = tx.execute(_TREE_ROWS, trees).all()
     if not {row.id for row in rows} <= ids:
         raise LostRace(
