@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from oslo_config import cfg
@@ -139,28 +139,6 @@ def _outputs() -> list[int]:
         with contextlib.suppress(AttributeError, OSError, ValueError):
             outputs.append(handler.stream.fileno())  # type: ignore[attr-defined]
     return outputs
-
-
-@contextlib.contextmanager
-def flush_once() -> Iterator[None]:
-    """Let handlers flush their streams once for all lines of a moment."""
-    handlers = [
-        handler
-        for handler in logging.getLogger().handlers
-        if isinstance(handler, logging.StreamHandler)
-    ]
-    for handler in handlers:
-        handler.flush = lambda: None  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            # another application of this process may have done so
-            vars(handler).pop("flush", None)
-            try:
-                handler.flush()
-            except Exception:  # noqa: BLE001 - reported as it is for one line
-                handler.handleError(logging.makeLogRecord({"msg": "all lines of a moment"}))
 
 
 def _report_error(report: Callable[[logging.LogRecord], None], record: logging.LogRecord) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from oslo_context import context
 from prometheus_client import Counter, Histogram
 
-from compute_agent.programs import log_lines
 from placement_server import errors
 from placement_server.api.request import (
     REQUEST_ID_KEY,
@@ -197,10 +195,8 @@ class Answers:
         """
         if self._recording.acquire(timeout=patience):
             try:
-                count = len(self._answers)
-                with log_lines.flush_once() if count else contextlib.nullcontext():
-                    for _ in range(count):
-                        _record(self._answers.popleft())
+                for _ in range(len(self._answers)):
+                    _record(self._answers.popleft())
             finally:
                 self._recording.release()
 

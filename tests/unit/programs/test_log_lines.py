@@ -1,7 +1,6 @@
 """Lines of a program's log: those of oslo.log, with the text of an error once."""
 
 import copy
-import io
 import logging
 import sys
 from collections.abc import Iterator
@@ -124,53 +123,3 @@ def test_each_line_has_its_own_time(date_format: str) -> None:
         record = LOGGER.makeRecord("placement", logging.INFO, __file__, 1, "%s", (created,), None)
         record.created, record.msecs = created, created % 1 * 1000
         assert own.format(copy.copy(record)) == other.format(copy.copy(record))
-
-
-class CountedWrites(io.StringIO):
-    """A stream that counts how often it was flushed, and may fail to be."""
-
-    flushed = 0
-    error: OSError | None = None
-
-    def flush(self) -> None:
-        self.flushed += 1
-        if self.error is not None:
-            raise self.error
-
-
-@pytest.fixture
-def stream(log_file: Path) -> CountedWrites:
-    """The stream that the only handler writes to."""
-    set_up(log_file, logging_default_format_string="%(message)s")
-    stream = CountedWrites()
-    logging.getLogger().handlers[:] = [logging.StreamHandler(stream)]
-    return stream
-
-
-def test_the_lines_of_a_moment_are_flushed_once(stream: CountedWrites) -> None:
-    with log_lines.flush_once():
-        for number in range(3):
-            LOGGER.warning("line %d", number)
-        assert stream.flushed == 0
-    assert stream.flushed == 1
-    assert stream.getvalue() == "line 0\nline 1\nline 2\n"
-    LOGGER.warning("line 3")
-    assert stream.flushed == 2
-
-
-def test_two_moments_may_overlap(stream: CountedWrites) -> None:
-    with log_lines.flush_once(), log_lines.flush_once():
-        LOGGER.warning("line 0")
-    assert stream.getvalue() == "line 0\n"
-    assert stream.flushed
-
-
-def test_lines_that_cannot_be_flushed_are_reported_as_each_line_is(
-    stream: CountedWrites, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream.error = OSError("no space left")
-    with log_lines.flush_once():
-        LOGGER.warning("line 0")
-    shown = capsys.readouterr().err
-    assert "OSError: no space left" in shown
-    assert "all lines of a moment" in shown
