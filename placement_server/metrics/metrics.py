@@ -127,8 +127,8 @@ def observe_pools(store: Store) -> None:
         event.listen(pool, "checkout", _on_checkout)
         event.listen(pool, "checkin", _on_checkin)
         if isinstance(pool, QueuePool):
-            # Connections of the start are in the pool already.
-            POOL_OPEN.inc(pool.checkedin())
+            # Connections of the start are open already, one of them perhaps kept for writes.
+            POOL_OPEN.inc(pool.checkedin() + pool.checkedout())
             if pool._max_overflow >= 0:
                 POOL_LIMIT.inc(pool.size() + pool._max_overflow)
 

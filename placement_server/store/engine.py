@@ -321,7 +321,7 @@ class KeptConnection:
     def _pool_has_more(self) -> bool:
         pool = self._engine.pool
         return isinstance(pool, QueuePool) and (
-            pool._max_overflow < 0 or pool._overflow < pool._max_overflow or pool.checkedin() > 0
+            pool._max_overflow < 0 or pool.overflow() < pool._max_overflow or pool.checkedin() > 0
         )
 
     def _return_to_pool(self) -> None:
