@@ -48,6 +48,25 @@ class Server:
         """Proportional set size of the server and its workers, in MiB."""
         return sum(p.memory_full_info().pss for p in family(self.pid)) / 2**20
 
+    @contextlib.contextmanager
+    def on_one_cpu(self) -> Iterator[None]:
+        """Keep the server on one CPU, where its threads wake each other, its client on others."""
+        every = os.sched_getaffinity(0)
+        first = {min(every)}
+        threads = [thread.id for process in family(self.pid) for thread in process.threads()]
+        try:
+            os.sched_setaffinity(0, every - first or every)
+            _keep(threads, first)
+            yield
+        finally:
+            _keep([0, *threads], every)
+
+
+def _keep(threads: Sequence[int], cpus: set[int]) -> None:
+    for thread in threads:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, cpus)
+
 
 def keeping_bytecode() -> dict[str, str]:
     """An environment in which the first process leaves its bytecode to the ones after it.

@@ -141,7 +141,6 @@ class World:
         return sum(loader.requests for loader in loaders)
 
 
-FLAT = World("flat", 1000, 100, flat_host)
 # Loading into the published package is what a short run spends its time with.
 FEW_FLAT = World("flat", 1000, 40, flat_host)
 MANY_FLAT = World("flat", 10_000, 40, flat_host)

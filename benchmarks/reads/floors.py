@@ -71,13 +71,7 @@ def floors(
 def floor_server(database: str, bodies: Path, log: Path) -> Iterator[Server]:
     """The server of `benchmarks.reads.floor_server` for the files of a directory."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.reads.floor_server",
-        database,
-        str(bodies),
-        str(port),
-    ]
+    command = [sys.executable, "-m", "benchmarks.reads.floor_server"]
+    command += [database, str(bodies), str(port)]
     with running_server("floor", command, dict(os.environ), port, log) as server:
         yield server
