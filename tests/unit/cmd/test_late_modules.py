@@ -52,14 +52,15 @@ def test_no_thread_sees_half_of_a_module(package):
     gate.loading, gate.second = threading.Event(), threading.Event()
     sys.modules["late_package.gate"] = gate
     (package / "detail.py").write_text(
-        "from late_package import gate\ngate.loading.set()\ngate.second.wait(60)\nANSWER = 42\n"
+        "from late_package import gate\n"
+        "gate.loading.set()\nassert gate.second.wait(60)\nANSWER = 42\n"
     )
     import_late("late_package.part")
     library: dict = {}
     exec(_USE, library)
 
     def second() -> object:
-        gate.loading.wait(60)
+        assert gate.loading.wait(60)
         gate.second.set()
         return library["answer"]()
 
