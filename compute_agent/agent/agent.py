@@ -1,9 +1,9 @@
-"""The life of the agent: the first pass in `main`, then the service loop, then a clean end.
+"""The life of the agent: the start, the loop of passes, and a clean end.
 
-The first pass runs in the main thread before anything is served, so that what is fatal at start
-ends the process with its own status. A fatal event later sets the exit status and ends the service.
-It is one process without a launcher: those of oslo.service start a dead agent again inside
-themselves, or end with status 0, and the service manager would never hear of it.
+The loop runs the first passes as it runs all others. The agent is ready, and on the message bus,
+once there was one of every node. A fatal event, at the start or later, sets the exit status and
+ends the process. It is one process without a launcher: those of oslo.service start a dead agent
+again inside themselves, or end with status 0, and the service manager would never hear of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
@@ -32,7 +32,7 @@ from compute_agent.drift.repair import DriftHealing
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
-from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.pass_schedule import PassSchedule
 from compute_agent.tracker.resource_tracker import ResourceTracker
 from compute_agent.tracker.status import Trouble
 
@@ -74,7 +74,6 @@ class Agent:
         self._exit_code = ExitCode.ASKED_TO_STOP
         self._ready = False
         self._schedule = PassSchedule(time.monotonic)
-        self._schedule.set_nodes([NODE_LIST], first_due=NEVER)
         self.tracker: ResourceTracker = parts.tracker(wait=self._stop.wait)
         self._claims = parts.claims(self.tracker)
         self._availability = Availability(
@@ -85,7 +84,14 @@ class Agent:
             roots=lambda: self.tracker.nodes().values(),
             threshold=lambda: conf.compute.consecutive_build_service_disable_threshold,
         )
-        self._nodes = NodeList(parts, self.tracker, self._schedule, parts.departures(), self._rng)
+        self._nodes = NodeList(
+            parts,
+            self.tracker,
+            self._schedule,
+            parts.departures(),
+            self._rng,
+            on_first=self._watch_hardware,
+        )
         self._loop = PassLoop(
             self._schedule,
             self._run_pass,
@@ -134,11 +140,10 @@ class Agent:
             surfaces = self._surfaces()
             try:
                 self._open_bus()
+                self._schedule_start()
                 for surface in surfaces:
                     surface.start()
-                self._first_pass()
-                if not self._stop.is_set():
-                    self._serve()
+                self._serve()
             except errors.InvalidConfiguration as error:
                 LOG.critical("%s", error)
                 self._exit_code = ExitCode.CONFIGURATION
@@ -192,9 +197,10 @@ class Agent:
             )
             self._parts.node_pass.check_alone = self._rpc.namesakes.check_alone
 
-    def _first_pass(self) -> None:
-        """Run the first pass of every node, in the main thread; a fatal one stops the agent."""
+    def _schedule_start(self) -> None:
+        """Have the nodes searched for after a random delay; their first passes follow at once."""
         delay = self._rng.uniform(0.0, self._conf.periodic_fuzzy_delay)
+        self._schedule.set_nodes([NODE_LIST], first_due=time.monotonic() + delay)
         if delay >= 1.0:
             LOG.info("The first pass begins in %.0f s ([DEFAULT]periodic_fuzzy_delay).", delay)
             self._manager.status(f"the first pass begins in {delay:.0f} s")
@@ -204,36 +210,10 @@ class Agent:
                 time.time(),
                 1,
             )
-        if self._stop.wait(delay):
-            return
-        for node in self._first_nodes():
-            result = self._run_pass(node)
-            if result.exit_code is not None:
-                self._fatal(result)
-                return
-            self._schedule.finish(node, time.monotonic() + result.next_in)
-            if self._stop.is_set():
-                return
-        if waiting := self.tracker.in_startup():
-            LOG.info("The first pass of node %s is tried again.", ", ".join(waiting))
-        elif self.tracker.nodes():
-            LOG.info("The start is complete: %s.", self._parts.board.start_summary())
-        self._tell_ready()
-
-    def _first_nodes(self) -> Any:
-        """Yield the search for nodes, and then what it found."""
-        self._schedule.take_due()
-        yield NODE_LIST
-        # before a pass reads the hardware, so that no change falls between the two
-        self._watch_hardware()
-        self._schedule.take_due()
-        yield from list(self.tracker.nodes())
 
     def _serve(self) -> None:
-        """Run the loop of passes until asked to stop. The bus follows once a node is reported."""
+        """Run the loop of passes until asked to stop."""
         self._loop.start()
-        if self._follower is not None:
-            self._follower.start()
         self._stop.wait()
         self._loop.stop()
         self._loop.join()
@@ -360,7 +340,11 @@ class Agent:
             self._availability.build_succeeded()
 
     def _before_each(self) -> None:
-        """Between passes: reload if that was asked for, and open the bus when it is time."""
+        """Between passes: end the start, reload if asked to, and open the bus when it is time."""
+        if not self._ready:
+            if not self._schedule.all_have_run():
+                return
+            self._end_start()
         if self._reload.is_set():
             self._reload.clear()
             self._reload_now()
@@ -368,6 +352,16 @@ class Agent:
         # refused until its first pass has completed.
         if self._rpc is not None and self.tracker.started_nodes():
             self._rpc.start()
+
+    def _end_start(self) -> None:
+        """Go over to periods: there was a first pass of every node, though not all completed."""
+        if waiting := self.tracker.in_startup():
+            LOG.info("The first pass of node %s is tried again.", ", ".join(waiting))
+        elif self.tracker.nodes():
+            LOG.info("The start is complete: %s.", self._parts.board.start_summary())
+        self._tell_ready()
+        if self._follower is not None:
+            self._follower.start()
 
     def _tell_ready(self) -> None:
         self._ready = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -27,14 +27,20 @@ NODE_LIST = ""
 
 
 class NodeList(Struct, eq=False):
-    """Brings the nodes of the tracker in step with those the driver manages."""
+    """Brings the nodes of the tracker in step with those the driver manages.
+
+    :ivar on_first: called when the driver was asked for the first time, before a pass reads the
+        hardware.
+    """
 
     parts: AgentParts
     tracker: ResourceTracker
     schedule: PassSchedule
     departures: Departures
     rng: random.Random
+    on_first: Callable[[], None] = lambda: None
     _state: NodeState = field(default_factory=lambda: NodeState(started_at=time.monotonic()))
+    _has_asked: bool = False
 
     def find(self) -> PassResult:
         """Look for the nodes; new ones are due at once, or in their turn after an outage."""
@@ -44,6 +50,9 @@ class NodeList(Struct, eq=False):
             nodes = self.parts.setup.nodes()
         except Exception as exception:  # noqa: BLE001 - judged below, as in a pass
             error, nodes = exception, {}
+        if not self._has_asked:
+            self._has_asked = True
+            self.on_first()
         limits = self.parts.options().limits()
         turn = decisions.turn_after_outage(self._state, now, limits)
         kind = decisions.classify(error) if error else EventKind.COMPLETED

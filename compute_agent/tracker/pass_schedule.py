@@ -135,6 +135,11 @@ class PassSchedule(Struct, eq=False):
                 return 0.0
             return max(0.0, min((turn.due_at for turn in idle), default=NEVER) - now)
 
+    def all_have_run(self) -> bool:
+        """Return whether a pass of every node has ended."""
+        with self._mutex:
+            return all(turn.ended_count for turn in self._turns.values())
+
     def running_nodes(self) -> list[str]:
         """Return the nodes with a running pass."""
         with self._mutex:

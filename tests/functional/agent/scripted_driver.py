@@ -15,6 +15,7 @@ It reads a JSON file before every call, named by the environment variable SCRIPT
     deleted     names of nodes that are gone for good
     grows       true: once a pass has read it, the machine gets a CPU more, and that is reported
                 to the agent if it watches by then
+    changes     true: a change is reported as soon as the agent watches
 """
 
 import builtins
@@ -56,6 +57,8 @@ class ScriptedDriver(ComputeDriver):
     def watch(self, changed):
         super().watch(changed)
         self._changed = changed
+        if self._script().get("changes"):
+            changed("a device came")
 
     def get_available_nodes(self, refresh=False):
         return list(self._begin("get_available_nodes").get("nodes", ["node1"]))

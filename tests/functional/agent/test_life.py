@@ -36,6 +36,15 @@ def test_sigterm_during_the_random_delay_of_the_first_pass_ends_it_at_once(place
     assert "Traceback" not in agent.logged()
 
 
+def test_a_report_does_not_wait_for_the_random_delay_of_the_first_pass(placement, new_agent, node):
+    agent = new_agent(placement.url, DEFAULT={"periodic_fuzzy_delay": 100000})
+    agent.start()
+    eventually(agent.status, "an answer")
+    assert agent.run("report").returncode == 0
+    assert vcpus(placement, node) == 8
+    assert agent.stop() == 0
+
+
 def test_sigterm_ends_it_behind_a_log_that_nobody_reads(new_agent):
     agent = new_agent("http://127.0.0.1:1", DEFAULT={"periodic_fuzzy_delay": 100000})
     os.mkfifo(agent.log)

@@ -121,6 +121,18 @@ def test_a_start_that_finds_no_node_says_why_until_it_finds_one(
     assert all(vcpus(placement, node) == 8 for node in nodes)
 
 
+def test_nodes_are_searched_for_after_a_change_that_is_reported_during_the_start(
+    placement: PlacementProcess, agent: AgentProcess, nodes: dict[str, str]
+) -> None:
+    there, new = nodes
+    agent.script(nodes={there: nodes[there]}, changes=True)
+    agent.start()
+    eventually(lambda: vcpus(placement, there) == 8, "the node that is there from the start")
+    agent.script(nodes=nodes)
+    eventually(lambda: vcpus(placement, new) == 8, "the node that came later")
+    assert agent.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("raised", "exit_status"), [("VirtDriverNotReady", 4), ("PlacementUnavailable", 3)]
 )

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -171,21 +170,15 @@ def test_agents_that_are_left_alone_ask_placement_once_each_in_a_period(tmp_path
         parts.close()
 
 
-def test_a_fleet_that_is_restarted_at_once_comes_over_the_fuzzy_delay(tmp_path, monkeypatch):
+def test_a_fleet_that_is_restarted_at_once_comes_over_the_fuzzy_delay(tmp_path):
     parts = parts_of(tmp_path, SmallPlacement(), nodes=0)
     assert parts.conf.periodic_fuzzy_delay == 60
     drawn: list[float] = []
-
-    def stopped(seconds: float) -> bool:
-        drawn.append(seconds)
-        return True
-
     for number in range(AGENTS):
         agent: Any = Agent(parts.conf, parts, rng=random.Random(number))
-        monkeypatch.setattr(agent, "_stop", SimpleNamespace(wait=stopped, is_set=lambda: True))
-        agent._first_pass()
+        agent._schedule_start()
+        drawn.append(agent._schedule.seconds_to_next())
     per_second = Counter(map(int, drawn))
-    assert len(drawn) == AGENTS
     assert max(drawn) < 60
     assert max(per_second.values()) < 3 * AGENTS / 60
     parts.close()
