@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
@@ -181,14 +182,15 @@ def lost_to_the_group(host: str, others: Collection[str]) -> LostClaim:
     )
 
 
-class Claims(Protocol):
+class Claims(ABC):
     """What makes the claims of one request.
 
     `shared_holdings`: what the instance holds already and needs only once.
     """
 
-    shared_holdings: SharedHoldings
+    shared_holdings = SharedHoldings()
 
+    @abstractmethod
     def claim(
         self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
     ) -> NoCapacity | None:
@@ -202,19 +204,18 @@ class Claims(Protocol):
 
         Then several instances are claimed in one request, all or none.
         """
+        return False
 
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
-        """Undo claims; each may or may not have been carried out."""
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:  # noqa: B027
+        """Undo claims that can be undone; each may or may not have been carried out."""
 
 
-class NewClaims:
+class NewClaims(Claims):
     """Claims of instances that hold nothing yet: one request each.
 
     :param fleet: in which agents may be so old that they claim themselves; until all find their
         claims made already, nothing is claimed here. None: no agent does.
     """
-
-    shared_holdings = SharedHoldings()
 
     def __init__(
         self,

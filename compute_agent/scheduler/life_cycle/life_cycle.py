@@ -25,6 +25,7 @@ from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.assembly import SchedulerParts
+from compute_agent.scheduler.claiming.claims import Claims
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.explanation import ExplainedRequest
 from compute_agent.scheduler.manager import Selection
@@ -74,8 +75,10 @@ def claim_of(instance: str, selections: Sequence[Selection]) -> Claim:
     )
 
 
-class ReplacingClaims:
+class ReplacingClaims(Claims):
     """Claims for an instance that gives up what it holds, if it gets something else.
+
+    They cannot be undone: what it held before is gone.
 
     :param holding: what it holds; nobody else may have changed it since.
     """
@@ -102,14 +105,6 @@ class ReplacingClaims:
             candidate.mappings,
         )
         return self._placement.exchange({instance: wanted_holding})
-
-    def can_be_undone(self) -> bool:
-        """See `Claims`: what the instance held before is gone."""
-        return False
-
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
-        """Leave the instance what it holds: a replacement was made whole or not at all."""
-        LOG.debug("Consumers %s keep what they hold", ", ".join(candidates) or "nobody")
 
 
 LOG = logging.getLogger(__name__)

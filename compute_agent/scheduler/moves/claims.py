@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.claiming.claims import Claims
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.moves.move import Move, both_places, left_on_source
 from compute_agent.scheduler.moves.steps import MoveStep, wanted_of
@@ -21,8 +21,6 @@ from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,8 +53,11 @@ class Progress:
         return refusal
 
 
-class MoveClaims:
-    """Claims the destination of a move, for an instance whose source is held."""
+class MoveClaims(Claims):
+    """Claims the destination of a move, for an instance whose source is held.
+
+    Only the move can undo them, which knows what its consumers held before.
+    """
 
     def __init__(self, placement: PlacementClient, progress: Progress) -> None:
         self._progress = progress
@@ -92,11 +93,3 @@ class MoveClaims:
                 move, Holding({}, {}), source_amounts, MIGRATION
             )
         return self._progress.write(wanted_holdings)
-
-    def can_be_undone(self) -> bool:
-        """See `Claims`: only the move can undo what it did to several consumers."""
-        return False
-
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
-        """Leave it to the move, which knows what its consumers held before."""
-        LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
