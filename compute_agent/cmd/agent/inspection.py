@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
 from compute_agent.agent import assembly
@@ -17,8 +17,8 @@ from compute_agent.cmd.trees.form import TreeForm, form_of, given_form_options
 from compute_agent.drift import wording
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.placement.consumers import Consumers
-from compute_agent.placement.transports.empty import EmptyPlacement
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Request, Response, make_response
 from compute_agent.programs.exit_status import Exit
 from compute_agent.report.steps import KeepProvider, describe
 from compute_agent.report.usage import holders_in_tree, usage_of
@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 
 Ages = Mapping[str, float | None]
 """Provider uuid to seconds since it was written."""
+
+_VERSIONS: Final = (
+    '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39", '
+    '"status": "CURRENT", "links": [{"rel": "self", "href": ""}]}]}'
+)
+_NOT_FOUND: Final = (
+    '{"errors": [{"status": 404, "title": "Not Found", "detail": "There is nothing here."}]}'
+)
+
+
+class EmptyPlacement:
+    """A placement that has nothing, for reads: what a machine is compared with without another."""
+
+    def send(self, request: Request) -> Response:
+        """See `Transport`."""
+        status, body = 404, _NOT_FOUND
+        if request.path == "/":
+            status, body = 200, _VERSIONS
+        elif request.path.partition("?")[0] == "/resource_providers":
+            status, body = 200, '{"resource_providers": []}'
+        return make_response(status, [("Content-Type", "application/json")], body)
 
 
 def plan(namespace: argparse.Namespace) -> int:
