@@ -69,7 +69,7 @@ class BoardCollector:
         for stage, times in sorted(counters.stages.items()):
             stages.add_metric([stage], times, counters.stage_seconds[stage])
         yield stages
-        yield _counter("conflicts", "Conflicts with other writers.", value=counters.conflicts)
+        yield _counter("conflicts", "Conflicts with other writers.", value=counters.retries)
         yield _counter("retries", "Passes that were repeated.", value=counters.retries)
         yield _counter(
             "undecided_claims",

@@ -39,14 +39,13 @@ class NoJson(FileUnusable):
     """A file is not JSON, such as one that a crash has cut off."""
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file and return its descriptor.
 
     To be read, it may be behind a symbolic link. To be written, it may not: root writes to
     directories of other users, who could make it change any file.
 
     :param flags: those of open(2).
-    :param mode: of a file that is created.
     :raises FileNotFoundError: the file does not exist.
     :raises FileUnusable: it cannot be opened, or is not a regular file; nothing is waited for.
     """
@@ -54,7 +53,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int
     if flags & (os.O_WRONLY | os.O_RDWR):
         all_flags |= os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, all_flags, mode)
+        descriptor = os.open(path, all_flags, 0o644)
     except FileNotFoundError:
         raise
     except OSError as error:

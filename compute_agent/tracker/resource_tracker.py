@@ -234,7 +234,7 @@ class ResourceTracker(Struct, eq=False):
             if attempt.error is not None and not isinstance(attempt.error, errors.PlacementError):
                 self._show_life(node)
             if decision.action is Action.RETRY:
-                self.board.count_retry(conflict=True)
+                self.board.count_retry()
                 if node.state.startup and node.state.tries >= decisions.MAX_TRIES:
                     self._keep_claims_away(node, attempt)
                 if self.wait(self._draw_wait(decision)):

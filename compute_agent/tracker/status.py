@@ -132,7 +132,6 @@ class Counters(Struct):
     """By outcome."""
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By method and status."""
-    conflicts: int = 0
     retries: int = 0
     undecided_claims: int = 0
     """Claims refused since it would have taken too long to decide whether the guest fits."""
@@ -265,11 +264,10 @@ class StatusBoard:
             self._counters.requests[method, "none" if status is None else str(status)] += 1
         self.on_answer()
 
-    def count_retry(self, *, conflict: bool) -> None:
-        """Count a pass that is repeated."""
+    def count_retry(self) -> None:
+        """Count a pass that is repeated because other writers came first."""
         with self._mutex:
             self._counters.retries += 1
-            self._counters.conflicts += conflict
 
     def count_undecided_claim(self) -> None:
         """Count a claim that was refused since its fit was not decided."""
@@ -311,7 +309,7 @@ class StatusBoard:
                     f"{method} {status}": count
                     for (method, status), count in sorted(counters.requests.items())
                 },
-                "conflicts": counters.conflicts,
+                "conflicts": counters.retries,
                 "retries": counters.retries,
                 "undecided_claims": counters.undecided_claims,
                 "stages": {

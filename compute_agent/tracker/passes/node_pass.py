@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from compute_agent.state.ledger import Ledger
     from compute_agent.tracker.node_identity import NodeSetup
     from compute_agent.tracker.passes.device_faults import DeviceFaults
-    from compute_agent.tracker.passes.reshape_check import Allocations
     from compute_agent.tracker.status import StatusBoard
-    from compute_agent.virt.driver import ClassChange, ComputeDriver
+    from compute_agent.virt.driver import Allocations, ClassChange, ComputeDriver
 
 LOG = logging.getLogger(__name__)
 

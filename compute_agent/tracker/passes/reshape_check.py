@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record
@@ -17,12 +17,8 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity, equal_inventories
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.tracker.passes.reshape_sums import CPUS, Exchanges, Holding, Units
-from compute_agent.virt.driver import ClassChange
+from compute_agent.virt.driver import Allocations, ClassChange
 from compute_agent.virt.layout.devices.pci import MANAGED
-
-Allocations: TypeAlias = dict[str, dict[str, Any]]
-"""Consumer uuid to its record: `allocations` (provider uuid to `resources`), `project_id`,
-`user_id`, `consumer_generation` and, from microversion 1.38 on, `consumer_type`."""
 
 
 def editable(allocations: Mapping[str, Mapping[str, Any]]) -> Allocations:

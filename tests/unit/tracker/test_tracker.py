@@ -96,7 +96,7 @@ def test_a_conflict_is_repeated_after_short_waits_without_the_nodes_lock():
     assert 0 <= bench.waits[1] <= 2
     assert 0 <= bench.waits[2] <= 4
     assert bench.locked_while_waiting == [False] * 3
-    assert bench.board.counters().conflicts == 3
+    assert bench.board.counters().retries == 3
 
 
 def test_conflicts_without_end_are_fatal_at_start_and_a_matter_of_the_next_period_later(caplog):
