@@ -113,6 +113,10 @@ class Fields:
         inner = self.fields(field)
         return {resource_class(inner.name(key), key): inner.number(key) for key in inner._value}
 
+    def amounts(self) -> dict[str, dict[str, int]]:
+        """Return amounts by provider and resource class, of an object that has nothing else."""
+        return {provider: self.resources(provider) for provider in self._value}
+
     def traits(self, field: str) -> frozenset[str]:
         """Return a list of traits as a set."""
         return frozenset(trait(self.name(field), item) for item in self.texts(field))

@@ -53,8 +53,8 @@ class LocalMachine:
         )
         sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
         self._capture = capture.directory_of(sysfs_root, procfs_root)
-        self._live = os.path.realpath(sysfs_root) == SYSFS
-        self._nvml = NvmlSource() if self._live and conf.gpu.nvml == "auto" else None
+        self._live = is_live(conf)
+        self._nvml = nvml_source(conf)
         self._discovery = Discovery(sysfs_root, procfs_root, gpu_source=self._nvml)
         self._disk = disk_source(conf)
         self._events: HardwareEvents | None = None
@@ -144,6 +144,16 @@ class LocalMachine:
             return topology
         namespaces, fault = storage.list_namespaces()
         return replace(topology, pmem=namespaces, pmem_fault=fault)
+
+
+def is_live(conf: cfg.ConfigOpts) -> bool:
+    """Whether the machine is the one that runs this, and not one that was captured elsewhere."""
+    return bool(os.path.realpath(conf.host.sysfs_root) == SYSFS)
+
+
+def nvml_source(conf: cfg.ConfigOpts) -> NvmlSource | None:
+    """Return NVML, where it describes the machine and may be asked."""
+    return NvmlSource() if is_live(conf) and conf.gpu.nvml == "auto" else None
 
 
 def size_on_disk(directory: str) -> int:

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             conf.print_help()
             return Exit.FAILED
         log_lines.set_up(conf, "placement")
-        status: int = conf.command.run(conf)
+        status = int(conf.command.run(conf) or Exit.FINE)
     except (StoreError, configuration.InvalidConfiguration) as error:
         print(f"placement-manage: {error}", file=sys.stderr)
         return Exit.FAILED
@@ -68,7 +68,7 @@ def _add_commands(subparsers: Any) -> None:
     subparsers.required = False
     add = partial(_add, subparsers)
     db = subparsers.add_parser("db", help="the schema of the database, and repairs of old data")
-    db.set_defaults(run=lambda _conf: _help(db))
+    db.set_defaults(run=lambda _conf: db.print_help())
     add_action = partial(_add, db.add_subparsers(dest="action", metavar="COMMAND"))
     add_action("sync", _sync, "upgrade the schema to the newest revision")
     add_action("version", _version, "print the current revision of the schema")
@@ -129,7 +129,7 @@ def _add_commands(subparsers: Any) -> None:
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    run: Callable[[cfg.ConfigOpts], int],
+    run: Callable[[cfg.ConfigOpts], int | None],
     text: str,
     add: Argument = lambda _parser: None,
     **words: Any,
@@ -144,11 +144,6 @@ def _count(text: str) -> int:
     # OpenStack's command takes negative numbers and then refuses them with a status of its own
     is_negative = text.startswith("-") and text[1:].isascii() and text[1:].isdecimal()
     return -1 if is_negative else whole_numbers.whole()(text)
-
-
-def _help(parser: argparse.ArgumentParser) -> int:
-    parser.print_help()
-    return 0
 
 
 @contextlib.contextmanager
@@ -166,28 +161,24 @@ def _store(conf: cfg.ConfigOpts) -> contextlib.closing[Store]:
     return contextlib.closing(Store.from_conf(conf, maintenance=True))
 
 
-def _sync(conf: cfg.ConfigOpts) -> int:
+def _sync(conf: cfg.ConfigOpts) -> None:
     with _engines(conf) as engines:
         migration.upgrade(engines.writer)
-    return 0
 
 
-def _version(conf: cfg.ConfigOpts) -> int:
+def _version(conf: cfg.ConfigOpts) -> None:
     with _engines(conf) as engines:
         print(revision.current_revision(engines.reader))
-    return 0
 
 
-def _stamp(conf: cfg.ConfigOpts) -> int:
+def _stamp(conf: cfg.ConfigOpts) -> None:
     with _engines(conf) as engines:
         migration.stamp(engines.writer, conf.command.version)
-    return 0
 
 
-def _downgrade(conf: cfg.ConfigOpts) -> int:
+def _downgrade(conf: cfg.ConfigOpts) -> None:
     with _engines(conf) as engines:
         migration.downgrade(engines.writer, conf.command.version)
-    return 0
 
 
 def _online_data_migrations(conf: cfg.ConfigOpts) -> int:
@@ -270,13 +261,12 @@ def _text_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield rule
 
 
-def _prune(conf: cfg.ConfigOpts) -> int:
+def _prune(conf: cfg.ConfigOpts) -> None:
     with _store(conf) as store:
         for line in prune.show(store) if conf.command.dry_run else prune.prune(store):
             print(line)
         if conf.command.vacuum and not conf.command.dry_run:
             print(f"vacuumed: {', '.join(prune.vacuum(store.engine))}")
-    return 0
 
 
 def _audit(conf: cfg.ConfigOpts) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +11,7 @@ from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.discovery import capture as captures
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.nvml.source import NvmlSource
-from compute_agent.discovery.sysfs.reader import SYSFS
+from compute_agent.virt.host import nvml_source
 from compute_agent.virt.settings import disk_source
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def capture(namespace: argparse.Namespace) -> None:
             procfs_root=conf.host.procfs_root,
             disk_source=disk_source(conf),
             hostname=socket.getfqdn(),
-            gpu_source=_nvml(conf),
+            gpu_source=nvml_source(conf),
             with_pmem=bool(conf.libvirt.pmem_namespaces),
         )
     except FileExistsError as error:
@@ -46,12 +44,6 @@ def capture(namespace: argparse.Namespace) -> None:
     print(f"The description of this machine is in {place}.")
     print("It holds serial numbers and MAC addresses; look through it before you share it.")
     print(f"See what the agent makes of it: compute-agent plan --from-capture {place}")
-
-
-def _nvml(conf: cfg.ConfigOpts) -> NvmlSource | None:
-    """Return NVML unless files of another machine are read: it describes this one."""
-    live = os.path.realpath(conf.host.sysfs_root) == SYSFS
-    return NvmlSource() if live and conf.gpu.nvml == "auto" else None
 
 
 def use(conf: cfg.ConfigOpts, directory: str) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import uuid
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import to_builtins
 
@@ -109,7 +108,7 @@ def attach(namespace: argparse.Namespace) -> None:
 def detach(namespace: argparse.Namespace) -> None:
     """Remove a port or an accelerator from an instance."""
     body, instance = read_json(namespace.file), _instance(namespace)
-    resources = _amounts("allocations", body.get("allocations", body))
+    resources = Fields(body.get("allocations", body), "allocations").amounts()
     _life_cycle(namespace).detach(instance, resources, _before(namespace))
     print_json({"detached": resources, "instance": instance})
 
@@ -172,9 +171,4 @@ def _instance(namespace: argparse.Namespace) -> str:
 
 
 def _before(namespace: argparse.Namespace) -> MutableAmounts | None:
-    return _amounts("--before", read_json(namespace.before)) if namespace.before else None
-
-
-def _amounts(name: str, body: Mapping[str, Any]) -> MutableAmounts:
-    fields = Fields(body, name)
-    return {uuid: dict(fields.resources(uuid)) for uuid in body}
+    return Fields(read_json(namespace.before), "--before").amounts() if namespace.before else None

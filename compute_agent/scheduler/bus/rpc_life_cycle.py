@@ -22,7 +22,6 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.spec_reader import Fields
 from compute_agent.scheduler.assembly import SchedulerParts
@@ -159,7 +158,7 @@ class LifeCycleEndpoint:
         """Add a port or accelerator to what an instance holds; see `LifeCycle.attach`."""
         with answering(self._observer, "attach_resources", "to", instance_uuid):
             instance = uuid_text("instance_uuid", instance_uuid)
-            held_amounts = None if before is None else _amounts("before", before)
+            held_amounts = None if before is None else Fields(before, "before").amounts()
             return _plain(self._life_cycle.attach(spec_of(spec_obj), instance, held_amounts))
 
     def detach_resources(
@@ -173,8 +172,8 @@ class LifeCycleEndpoint:
         with answering(self._observer, "detach_resources", "from", instance_uuid):
             self._life_cycle.detach(
                 uuid_text("instance_uuid", instance_uuid),
-                _amounts("allocations", allocations),
-                None if before is None else _amounts("before", before),
+                Fields(allocations, "allocations").amounts(),
+                None if before is None else Fields(before, "before").amounts(),
             )
 
     def explain(self, _ctxt: Context, spec_obj: Any) -> dict[str, Any]:
@@ -194,8 +193,3 @@ def _uuids(uuids: Sequence[str]) -> list[str]:
 
 def _names(field: str, names: Sequence[str]) -> list[str]:
     return [str(name) for name in Fields({field: names}).list(field)]
-
-
-def _amounts(name: str, body: Mapping[str, Any]) -> MutableAmounts:
-    fields = Fields(body, name)
-    return {uuid: dict(fields.resources(uuid)) for uuid in body}
