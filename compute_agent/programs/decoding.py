@@ -73,6 +73,15 @@ def convert(document: Any, kind: type[Value]) -> Value:
         raise Misfit(f"it has half a character ({error})") from None
 
 
+def fits(document: Any, kind: Any) -> bool:
+    """Check whether plain values fit a type, without saying what does not."""
+    try:
+        _convert(document, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 def decode(content: bytes, kind: type[Value]) -> Value:
     """Return JSON as a value of a type.
 

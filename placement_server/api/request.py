@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
 
 import webob.acceptparse
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from placement_server import errors
 from placement_server.negotiation.microversion import Microversion
@@ -160,15 +160,21 @@ class Request(Struct):
 
     def json(self, schema: SchemaByVersion) -> Any:
         """Return the body, parsed and validated."""
-        instance = parse_json(self._body())
-        check_json(instance, schema, self.version)
+        body = self._body()
+        instance = schema.decode(body, self.version)
+        if instance is UNSET:
+            instance = parse_json(body)
+            check_json(instance, schema, self.version)
         return instance
 
     def pointed_json(self, schema: SchemaByVersion) -> Any:
         """Return the body, parsed and validated; the error points to what is malformed."""
-        instance = parse_json(self._body())
+        body = self._body()
+        instance = schema.decode(body, self.version)
         try:
-            schema.check(instance, self.version)
+            if instance is UNSET:
+                instance = parse_json(body)
+                schema.check(instance, self.version)
         except InvalidInstance as error:
             raise errors.BadRequest(
                 f"JSON does not validate at {error.pointer or 'its top'}: {error.message}",

@@ -1,11 +1,8 @@
-"""Quick acceptance of what fits its schema.
+"""Quick acceptance of what fits its schema, by types of msgspec.
 
 Nearly every body fits, and a library that finds all that is wrong takes half of the time of a large
-request to find nothing. A predicate made here once for each schema accepts only what fits; what it
-does not accept is for the library to judge, and to explain.
-
-Without it a claim takes 0.70 ms of the server's CPU instead of 0.61 (15 % more), and a write of 50
-consumers with 24 amounts each 21.5 ms instead of 9.8.
+request to find nothing. A type that is made once from a schema accepts only what fits, in C and
+while the body is decoded. What it does not accept is for the library to judge, and to explain.
 """
 
 from __future__ import annotations
@@ -13,165 +10,177 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from functools import reduce
+from operator import or_
+from types import GenericAlias
+from typing import Annotated, Any, Final, Literal
 
-Predicate = Callable[[Any], bool]
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, defstruct, field
 
-_TYPES: Final[Mapping[str, Predicate]] = {
-    "object": lambda value: type(value) is dict,
-    "array": lambda value: type(value) is list,
-    "string": lambda value: type(value) is str,
-    "integer": lambda value: type(value) is int,
-    "number": lambda value: type(value) in (int, float),
-    "null": lambda value: value is None,
-    "boolean": lambda value: type(value) is bool,
+from compute_agent.programs.decoding import LARGEST, decoder_of, fits
+
+_USUAL_UUID: Final = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
+"""The spelling that each check of the format accepts; others only tell readers."""
+
+_LENGTHS: Final = ("min_length", "max_length")
+_LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
+    "string": dict(zip(("minLength", "maxLength"), _LENGTHS, strict=True)),
+    "array": dict(zip(("minItems", "maxItems"), _LENGTHS, strict=True)),
+    "object": dict(zip(("minProperties", "maxProperties"), _LENGTHS, strict=True)),
+    "integer": {"minimum": "ge", "maximum": "le"},
+    "number": {"minimum": "ge", "maximum": "le"},
 }
+_WHOLE: Final = {"ge": math.ceil, "le": math.floor}
 _KEYWORDS: Final = frozenset(
     {
-        *("properties", "patternProperties", "additionalProperties", "required"),
-        *("minProperties", "maxProperties", "items", "minItems", "maxItems", "uniqueItems"),
-        *("minLength", "maxLength", "pattern", "format", "enum", "minimum", "maximum", "type"),
+        *(name for limits in _LIMITS.values() for name in limits),
+        *("type", "enum", "pattern", "format", "items", "required"),
+        *("properties", "patternProperties", "additionalProperties"),
     }
 )
 """The keywords that are understood. Each is about one type, but "type" itself and "enum"."""
 
 
-class Predicates:
-    """Makes predicates of schemas.
+class Acceptance:
+    """What accepts instances of a schema; nothing where the schema says what a type cannot say.
 
-    :param anchored_pattern: compiles a pattern as the library's checks do.
-    :param is_uuid: checks the only format that the library checks too: others only tell readers.
+    :param anchored: returns a pattern as the library's checks read it.
     """
 
-    def __init__(
-        self, anchored_pattern: Callable[[str], re.Pattern[str]], is_uuid: Callable[[str], bool]
-    ) -> None:
-        self._anchored_pattern = anchored_pattern
-        self._is_uuid = is_uuid
+    def __init__(self, schema: Mapping[str, Any], anchored: Callable[[str], str]) -> None:
+        self._decode: Callable[[bytes], Any] | None = None
+        self._kinds: list[Any]
+        types = _Types(anchored)
+        try:
+            if schema.get("properties") and schema.get("patternProperties"):
+                kinds = types.of_query(schema)
+            else:
+                kinds = [types.of(schema)]
+                self._decode = decoder_of(kinds[0]).decode
+            self._kinds = [defstruct("Whole", [("instance", kind)]) for kind in kinds]
+        except _NoType:
+            self._kinds = []
 
-    def of(self, schema: Mapping[str, Any]) -> Predicate:
-        """Return what accepts an instance; nothing where the schema has an unknown keyword."""
+    def accepts(self, instance: Any) -> bool:
+        """Check whether an instance is accepted."""
+        whole = {"instance": instance}
+        return bool(self._kinds) and all(fits(whole, kind) for kind in self._kinds)
+
+    def decode(self, body: bytes) -> Any:
+        """Return what a body in JSON says; UNSET where that is not accepted."""
+        # only an escape can make a character that no database stores
+        if self._decode is None or b"\\u" in body:
+            return UNSET
+        try:
+            return msgspec.to_builtins(self._decode(body))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return UNSET
+
+
+class _NoType(ValueError):
+    """A schema says what a type cannot say."""
+
+
+class _Types:
+    """Makes types of schemas; each method raises _NoType where it cannot."""
+
+    def __init__(self, anchored: Callable[[str], str]) -> None:
+        self._anchored = anchored
+
+    def of(self, schema: Mapping[str, Any]) -> Any:
         if schema.keys() == {"anyOf"}:
-            return _any(map(self.of, schema["anyOf"]))
-        named_types = schema.get("type", ())
-        types = [named_types] if isinstance(named_types, str) else list(named_types)
-        if not types or not schema.keys() <= _KEYWORDS:
-            return _nothing
-        if "enum" in schema and types != ["string"]:
-            return _nothing
-        return _any(self._of_type(name, schema) for name in types)
+            return _one_of(map(self.of, schema["anyOf"]))
+        names = schema.get("type", ())
+        _require(names and schema.keys() <= _KEYWORDS)
+        _require("enum" not in schema or names == "string")
+        return _one_of(
+            self._of_type(name, schema) for name in ([names] if isinstance(names, str) else names)
+        )
 
-    def _of_type(self, name: str, schema: Mapping[str, Any]) -> Predicate:
-        if name == "object":
-            return self._object(schema)
-        if name == "array":
-            return self._array(schema)
-        if name == "string":
-            return self._string(schema)
-        if name in ("integer", "number"):
-            return _number(_TYPES[name], schema)
-        return _TYPES[name]
+    def _of_type(self, name: str, schema: Mapping[str, Any]) -> Any:
+        limits = {
+            limit: schema[keyword]
+            for keyword, limit in _LIMITS.get(name, {}).items()
+            if keyword in schema
+        }
+        match name:
+            case "string":
+                return self._string(schema, limits)
+            case "object":
+                return self._object(schema, limits)
+            case "array":
+                item = self.of(schema["items"]) if "items" in schema else Any
+                return _limited(GenericAlias(list, item), limits)
+            case "integer":
+                return _limited(int, limits)
+            case "number":
+                # of whole numbers msgspec knows no higher limit
+                whole = {name: min(_WHOLE[name](limit), LARGEST) for name, limit in limits.items()}
+                return _limited(int, whole) | _limited(float, limits)
+            case "boolean":
+                return bool
+        return None
 
-    def _object(self, schema: Mapping[str, Any]) -> Predicate:
-        properties = {key: self.of(part) for key, part in schema.get("properties", {}).items()}
-        patterns = [
-            (self._anchored_pattern(pattern).search, self.of(part))
-            for pattern, part in schema.get("patternProperties", {}).items()
-        ]
-        required_names = frozenset(schema.get("required", ()))
-        is_open = schema.get("additionalProperties", True)
-        if not isinstance(is_open, bool):
-            return _nothing
-        least, most = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
-
-        def accepts_size(value: Any) -> bool:
-            return (
-                type(value) is dict
-                and least <= len(value) <= most
-                and required_names <= value.keys()
-            )
-
-        if len(patterns) == 1 and not (properties or is_open):
-            # Most values of large bodies are in maps, so what is done for each is done in C.
-            ((matches_all, accepts_all),) = patterns
-            return lambda value: (
-                accepts_size(value)
-                and all(map(matches_all, value))
-                and all(map(accepts_all, value.values()))
-            )
-
-        def accepts(value: Any) -> bool:
-            if not accepts_size(value):
-                return False
-            for key, part in value.items():
-                accepts_property = properties.get(key)
-                is_known = accepts_property is not None
-                if accepts_property is not None and not accepts_property(part):
-                    return False
-                for matches, accepts_match in patterns:
-                    if matches(key):
-                        is_known = True
-                        if not accepts_match(part):
-                            return False
-                if not (is_known or is_open):
-                    return False
-            return True
-
-        return accepts
-
-    def _array(self, schema: Mapping[str, Any]) -> Predicate:
-        accepts_item = self.of(schema["items"]) if "items" in schema else _anything
-        least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
-        is_set = schema.get("uniqueItems", False)
-
-        def accepts(value: Any) -> bool:
-            if type(value) is not list or not least <= len(value) <= most:
-                return False
-            if is_set and (
-                not all(type(item) is str for item in value) or len(set(value)) < len(value)
-            ):
-                return False
-            return all(map(accepts_item, value))
-
-        return accepts
-
-    def _string(self, schema: Mapping[str, Any]) -> Predicate:
-        least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
-        checks: list[Callable[[str], object]] = []
-        if "pattern" in schema:
-            checks.append(self._anchored_pattern(schema["pattern"]).search)
-        if schema.get("format") == "uuid":
-            checks.append(self._is_uuid)
+    def _string(self, schema: Mapping[str, Any], limits: Mapping[str, int]) -> Any:
         if "enum" in schema:
-            checks.append(schema["enum"].__contains__)
+            return Literal[tuple(schema["enum"])]
+        patterns = [self._anchored(schema["pattern"])] if "pattern" in schema else []
+        if schema.get("format") == "uuid":
+            patterns.append(_USUAL_UUID)
+        _require(len(patterns) < 2)
+        return _limited(str, {**limits, **({"pattern": patterns[0]} if patterns else {})})
 
-        def accepts(value: Any) -> bool:
-            return (
-                type(value) is str
-                and least <= len(value) <= most
-                and all(check(value) for check in checks)
-            )
+    def _object(self, schema: Mapping[str, Any], limits: Mapping[str, int]) -> Any:
+        properties, patterns = schema.get("properties"), schema.get("patternProperties", {})
+        if properties:
+            _require(not patterns and schema.get("additionalProperties") is False)
+            _require(limits.get("min_length", 0) <= len(schema.get("required", ())))
+            _require(limits.get("max_length", len(properties)) >= len(properties))
+            return self._record(schema, forbid_unknown_fields=True)
+        key: Any = str
+        value: Any = Any
+        for pattern, part in patterns.items():
+            _require(len(patterns) == 1)
+            key, value = _limited(str, {"pattern": self._anchored(pattern)}), self.of(part)
+        _require(patterns or schema.get("additionalProperties", True) is True)
+        return _limited(GenericAlias(dict, (key, value)), limits)
 
-        return accepts
+    def _record(self, schema: Mapping[str, Any], *, forbid_unknown_fields: bool) -> Any:
+        required_names = frozenset(schema.get("required", ()))
+        properties = {name: self.of(part) for name, part in schema["properties"].items()}
+        _require(required_names <= properties.keys())
+        fields: list[tuple[str, Any, Any]] = [
+            (f"field_{number}", kind, field(name=name))
+            if name in required_names
+            else (f"field_{number}", kind | UnsetType, field(name=name, default=UNSET))
+            for number, (name, kind) in enumerate(properties.items())
+        ]
+        return defstruct(
+            "Record", fields, kw_only=True, forbid_unknown_fields=forbid_unknown_fields
+        )
+
+    def of_query(self, schema: Mapping[str, Any]) -> list[Any]:
+        """Return types that accept together what fits: by its values, and by its names."""
+        patterns = schema["patternProperties"]
+        _require(schema.get("additionalProperties") is False)
+        _require(all(part == {"type": "string"} for part in patterns.values()))
+        names = [f"^{re.escape(name)}\\Z" for name in schema["properties"]]
+        pattern = "|".join([*names, *map(self._anchored, patterns)])
+        return [
+            self._record(schema, forbid_unknown_fields=False),
+            GenericAlias(dict, (_limited(str, {"pattern": pattern}), str)),
+        ]
 
 
-def _number(is_of_type: Predicate, schema: Mapping[str, Any]) -> Predicate:
-    least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-    if is_of_type is _TYPES["integer"] and most == math.inf:
-        return lambda value: type(value) is int and value >= least
-    return lambda value: is_of_type(value) and least <= value <= most
+def _limited(kind: Any, limits: Mapping[str, Any]) -> Any:
+    return Annotated[kind, Meta(**limits)] if limits else kind
 
 
-def _any(predicates: Iterable[Predicate]) -> Predicate:
-    first, *others = predicates
-    if not others:
-        return first
-    return lambda value: first(value) or any(accepts(value) for accepts in others)
+def _one_of(kinds: Iterable[Any]) -> Any:
+    return reduce(or_, kinds)
 
 
-def _nothing(_value: Any) -> bool:
-    return False
-
-
-def _anything(_value: Any) -> bool:
-    return True
+def _require(condition: object) -> None:
+    if not condition:
+        raise _NoType

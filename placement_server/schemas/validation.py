@@ -17,7 +17,7 @@ from jsonschema.exceptions import ValidationError
 from oslo_utils import uuidutils
 
 from placement_server.limits import too_many
-from placement_server.schemas.acceptance import Predicates
+from placement_server.schemas.acceptance import Acceptance
 
 Schema = Mapping[str, Any]
 
@@ -94,11 +94,18 @@ def _is_uuid_like(value: object) -> bool:
     return not isinstance(value, str) or uuidutils.is_uuid_like(value)
 
 
+def anchored(pattern: str) -> str:
+    """Return a pattern of JSON schema as Python reads it.
+
+    There `$` is the end of the string; in Python a final line break may follow it, and a name with
+    a line break at its end would get into the database.
+    """
+    return re.sub(r"(?<!\\)\$", r"\\Z", pattern)
+
+
 @lru_cache(maxsize=256)
 def _compile_anchored(pattern: str) -> re.Pattern[str]:
-    # In JSON schema `$` is the end of the string; in Python a final line break may follow it,
-    # and a name with a line break at its end would get into the database.
-    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
+    return re.compile(anchored(pattern))
 
 
 def _pattern(
@@ -208,32 +215,42 @@ class SchemaByVersion:
             minor: _Validator(dict(schema), format_checker=formats)
             for minor, schema in schemas.items()
         }
-        predicates = Predicates(
-            _compile_anchored, lambda text: bool(formats.conforms(text, "uuid"))
-        )
-        self._accepts = {minor: predicates.of(schema) for minor, schema in schemas.items()}
+        self._acceptances: dict[int, Acceptance] = {}
 
     def schema(self, version: tuple[int, int]) -> Schema:
         """Return the schema in force at a version."""
         schema: Schema = self._validators[self._start(version)].schema
         return schema
 
+    def decode(self, body: bytes, version: tuple[int, int]) -> Any:
+        """Return what a usual body says that fits; UNSET for any other body, to be checked."""
+        return self._acceptance(version).decode(body)
+
     def check(self, instance: Any, version: tuple[int, int]) -> None:
         """Check an instance.
 
         :raises InvalidInstance: with the text for the client.
         """
-        start = self._start(version)
-        if self._accepts[start](instance):
+        if self._acceptance(version).accepts(instance):
             return
+        validator = self._validators[self._start(version)]
         try:
-            errors = islice(self._validators[start].iter_errors(instance), _ERRORS_COMPARED)
+            errors = islice(validator.iter_errors(instance), _ERRORS_COMPARED)
             error = jsonschema.exceptions.best_match(errors)
             invalid = _invalid(error) if error else None
         except RecursionError as recursion:
             raise InvalidInstance("the value is nested too deeply") from recursion
         if invalid is not None:
             raise invalid
+
+    def _acceptance(self, version: tuple[int, int]) -> Acceptance:
+        start = self._start(version)
+        acceptance = self._acceptances.get(start)
+        if acceptance is None:
+            # made when it is needed: most versions never are
+            schema = self._validators[start].schema
+            acceptance = self._acceptances[start] = Acceptance(schema, anchored)
+        return acceptance
 
     def _start(self, version: tuple[int, int]) -> int:
         for start in self._starts:
