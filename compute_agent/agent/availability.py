@@ -130,7 +130,8 @@ class Availability(Struct, eq=False):
             return
         self.ledger.set_service_state(state)
         self.show()
-        LOG.info("The host is %s now. %s", "enabled" if state.enabled else "disabled", state.reason)
+        described = "enabled" if state.enabled else "disabled"
+        LOG.info("The host is now %s", ": ".join(filter(None, (described, state.reason))))
         self._mirror(state)
 
     def _mirror(self, state: ServiceState) -> None:

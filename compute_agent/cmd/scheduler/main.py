@@ -37,9 +37,8 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
 
     if isinstance(error, errors.PlacementUnavailable):
         print(
-            "Check that placement and keystone run, and that [placement]endpoint_override or the "
-            "catalogue, and auth_url, have their addresses. What was not done can be repeated; a "
-            "claim that may have been made is released with the next request.",
+            "What was not done can be repeated; a claim that may have been made is released with "
+            "the next request.",
             file=sys.stderr,
         )
     if isinstance(error, NoValidHost):

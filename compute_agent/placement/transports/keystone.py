@@ -222,7 +222,10 @@ class KeystoneTransport:
             if refusal := refused_answer(exc):
                 reason = f"got no answer that can be used: {refusal}"
                 raise _failure(errors.PlacementAnswerRefused, request, reason) from exc
-            reason = f"got no answer: {short_reason(exc)}"
+            reason = (
+                f"got no answer: {short_reason(exc)}. Check that a server answers there, "
+                f"and {self._source}"
+            )
             raise _failure(errors.PlacementAPIConnectFailure, request, reason) from exc
         except ka_exc.HttpError as exc:
             # Only keystone's own answers arrive here: placement's are returned, not raised.

@@ -102,9 +102,12 @@ class KnownWay:
         except LimitExceeded as violation:
             refusal = AnswerRefused.of(request.method, url, violation)
             raise ka_exc.UnknownConnectionError(str(refusal), refusal) from violation
-        except urllib3.exceptions.TimeoutError as error:
-            raise ka_exc.ConnectTimeout(f"Request to {url} timed out") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            # urllib3 counts a refused connection among its timeouts
+            if isinstance(error, urllib3.exceptions.TimeoutError) and not isinstance(
+                error, urllib3.exceptions.NewConnectionError
+            ):
+                raise ka_exc.ConnectTimeout(f"Request to {url} timed out") from error
             reason = f"Unable to establish connection to {url}: {error}"
             raise ka_exc.ConnectFailure(reason) from error
         return None if answer.status_code in (401, *REDIRECT_STATUSES) else answer

@@ -289,6 +289,17 @@ def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub, earl
 
 
 @pytest.mark.parametrize("earlier", [0, 1])
+def test_a_server_that_is_gone_is_named_as_refusing_and_not_as_slow(stub, earlier):
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
+    stub.answer = lambda handler: (text(handler, 200, "{}"), hang_up(handler))[0]
+    for _ in range(earlier):
+        transport.send(Request("GET", "/", (1, 0)))
+    stub.close()
+    with pytest.raises(errors.PlacementAPIConnectFailure, match=r": Connection refused\."):
+        transport.send(Request("GET", "/", (1, 0)))
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
 def test_the_time_to_connect_does_not_limit_the_time_for_the_answer(stub, earlier):
     transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
     for _ in range(earlier):

@@ -11,13 +11,13 @@ from compute_agent.placement.transports.keystone import KeystoneTransport, short
 from compute_agent.placement.transports.transport import Request
 
 
-def test_a_refused_connection_is_one_short_sentence() -> None:
+def test_a_refused_connection_is_named_with_what_to_check() -> None:
     transport = KeystoneTransport.to_endpoint("http://127.0.0.1:1")
     with pytest.raises(PlacementAPIConnectFailure) as raised:
         transport.send(Request("GET", "/", (1, 0)))
     assert str(raised.value) == (
         "GET / got no answer: Unable to establish connection to http://127.0.0.1:1/: "
-        "Connection refused"
+        "Connection refused. Check that a server answers there, and the URL and the token"
     )
 
 
@@ -35,7 +35,7 @@ def asked_with(tmp_path: Path, auth_url: str) -> None:
 def test_a_keystone_that_is_away_is_waited_for_whatever_its_url_names(
     tmp_path: Path, path: str
 ) -> None:
-    with pytest.raises(PlacementAPIConnectFailure, match=r"Connection refused$"):
+    with pytest.raises(PlacementAPIConnectFailure, match=r"Connection refused\. Check"):
         asked_with(tmp_path, f"http://127.0.0.1:1{path}")
 
 
