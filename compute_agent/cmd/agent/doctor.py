@@ -60,7 +60,8 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     yield from examine_options(conf)
-    yield from examine_placement(Connection(KeystoneTransport.from_conf(conf)))
+    placement = list(examine_placement(Connection(KeystoneTransport.from_conf(conf))))
+    yield from placement
     yield from examine_bus(conf)
     yield from examine_disks(conf)
     yield from _troubles_of_the_running_agent(conf)
@@ -70,8 +71,10 @@ def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
         identity = isinstance(error, errors.InvalidNodeConfiguration)
         yield Diagnosis(Level.ERROR, "identity" if identity else "configuration", str(error))
         return
+    # the next start meets the outage that is named above
+    named = {d.subject for d in placement if d.level is Level.ERROR} & {"placement"}
     with closing(parts):
-        yield from examine(parts)
+        yield from (d for d in examine(parts) if d.subject not in named)
 
 
 def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:

@@ -125,12 +125,16 @@ def test_the_permission_to_reshape_is_found_missing(online: Operator, proxy: Lyi
     assert "role service" in told(result, "error")["permission"]
 
 
-def test_a_placement_that_is_away_is_an_error_and_the_machine_is_examined_all_the_same(
+def test_a_placement_that_is_away_is_named_once_and_the_machine_is_examined_anyway(
     offline: Operator,
 ) -> None:
+    offline.state.mkdir()
+    (offline.state / "compute_id").write_text(str(uuid.uuid4()))
     result = examine(offline, "--json")
     assert result.status == 2
     assert "no answer" in told(result, "error")["placement"]
+    assert result.out.count("no answer") == 1
+    assert "CPU sets" in told(result, "fine")
 
 
 def test_a_name_that_belongs_to_somebody_else_is_an_error(online: Operator) -> None:
