@@ -14,7 +14,7 @@ from oslo_log import log
 
 from compute_agent.programs import log_lines
 from placement_server.app import build_app
-from placement_server.conf import new_config, warn_of_useless
+from placement_server.conf import InvalidConfiguration, new_config, warn_of_useless
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import warn_of_file
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def _start() -> "WSGIApplication":
     conf = new_config()
-    log_lines.set_up(conf, "placement")
+    log_lines.set_up(conf, "placement", InvalidConfiguration)
     if conf.log_options:
         conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
     warn_of_useless(conf)

@@ -138,10 +138,11 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     wrong_lines = [
         *wrong_values(conf),
         *(
-            f"option [{group}]endpoint_override {services.URL_ADVICE}"
+            f"option [{group}]endpoint_override {fault}"
             for group in sorted(conf._groups)
             if "endpoint_override" in conf[group]
-            and services.names_user(conf[group].endpoint_override)
+            and (url := conf[group].endpoint_override)
+            and (fault := services.url_fault(url))
         ),
     ]
     if wrong_lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from keystoneauth1 import loading as ka_loading
 from keystoneauth1.exceptions import NoMatchingPlugin
@@ -99,15 +100,20 @@ def _of_service(service_type: str) -> list[Any]:
     ]
 
 
-URL_ADVICE: Final = (
-    "has a user or a password in its URL, which errors and logs would show. Take them out; for "
-    "HTTP Basic there is auth_type = http_basic with username and password"
-)
+def url_fault(url: str) -> str:
+    """Return what is wrong with the URL of a service, and what to do; empty: nothing.
 
-
-def names_user(url: object) -> bool:
-    """Return whether a URL has a user or a password.
-
-    Those of services have no other @, and where a password has a slash it is behind the host.
+    Those of services have no @ but behind a user, and where a password has a slash it is behind
+    the host.
     """
-    return "@" in str(url)
+    if "@" in url:
+        return (
+            "has a user or a password in its URL, which errors and logs would show. Take them out; "
+            "for HTTP Basic there is auth_type = http_basic with username and password"
+        )
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_url = False
+    return "" if is_url else f"is {url!r}: expected a URL, such as http://127.0.0.1:8778"

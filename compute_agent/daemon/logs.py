@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from compute_agent import errors
 from compute_agent.daemon import message_bus
 from compute_agent.programs import log_lines
 from compute_agent.programs.kept_values import KeptValues
@@ -40,8 +41,11 @@ _MORE: Final = " (more lines of the library about this are left out)"
 
 
 def set_up(conf: cfg.ConfigOpts, program: str) -> None:
-    """Log as configured, under the name of the program."""
-    log_lines.set_up(conf, program)
+    """Log as configured, under the name of the program.
+
+    :raises InvalidConfiguration: the options of the log cannot be used.
+    """
+    log_lines.set_up(conf, program, errors.InvalidConfiguration)
     conditions = BusConditions()
     for handler in logging.getLogger().handlers:
         handler.addFilter(conditions.pass_on)

@@ -28,6 +28,13 @@ _EMPTY: Final = {
 }
 """What formats may show and most lines lack."""
 
+_OPTIONS: Final = (
+    *("log_config_append", "log_file", "log_dir", "use_syslog", "syslog_log_facility"),
+    *("use_journal", "default_log_levels", "log_date_format", "logging_default_format_string"),
+    *("logging_context_format_string", "logging_user_identity_format"),
+)
+"""What may make a log impossible."""
+
 _NAME: Final = re.compile(r"%\((\w+)\)")
 TRY_AGAIN: Final = signal.SIGURG
 """Signal at which a thread that waits for a log tries again; it needs a handler, whichever."""
@@ -95,16 +102,29 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         return text
 
 
-def set_up(conf: cfg.ConfigOpts, program: str) -> None:
+def set_up(conf: cfg.ConfigOpts, program: str, failure: type[Exception]) -> None:
     """Log as configured, under the name of the program.
 
     Handlers with other formatters keep theirs. Lines go to the standard output by default, whose
     reader may leave before the end; then they are dropped.
+
+    :param failure: raised where the options of the log cannot be used.
     """
-    log.setup(conf, program)
+    try:
+        log.setup(conf, program)
+        lines = Lines(conf, program)
+        for sample in ({}, {"request_id": "-"}):
+            lines.format(logging.makeLogRecord(sample))
+    except (OSError, log.LogConfigError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        places = ((name, conf.get_location(name)) for name in _OPTIONS)
+        options = [f"{n} = {conf[n]}" for n, at in places if at and at.location.is_user_controlled]
+        raise failure(
+            f"The log cannot be set up with [DEFAULT]{', '.join(options)}: {error}. Correct that; "
+            "a file needs a directory that exists and that this user may write to."
+        ) from error
     for handler in logging.getLogger().handlers:
         if type(handler.formatter) is formatters.ContextFormatter:
-            handler.setFormatter(Lines(conf, program))
+            handler.setFormatter(lines)
         handler.handleError = functools.partial(  # type: ignore[method-assign]
             _report_error, handler.handleError
         )

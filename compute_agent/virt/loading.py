@@ -9,6 +9,7 @@ from typing import Final
 from oslo_config import cfg
 
 from compute_agent import errors
+from compute_agent.conf import check_values
 from compute_agent.virt.driver import ComputeDriver
 
 ENTRY_POINTS: Final = "compute_agent.drivers"
@@ -24,7 +25,8 @@ def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
 
     :param name: libvirt.LibvirtDriver, host.HostDriver, fake.<Class>, a name of the entry point
         group, or the full path of a class.
-    :raises InvalidConfiguration: there is no such driver; names what there is.
+    :raises InvalidConfiguration: there is no such driver; names what there is. Or an option that
+        the driver itself registers has a wrong value.
     """
     if not name:
         raise errors.InvalidConfiguration(
@@ -36,7 +38,11 @@ def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
             f"[DEFAULT]compute_driver = {name} is not a subclass of "
             "compute_agent.virt.driver.ComputeDriver."
         )
-    return driver_class(conf)
+    try:
+        return driver_class(conf)
+    except cfg.ConfigFileValueError:
+        check_values(conf)
+        raise
 
 
 def _builtin(name: str) -> object | None:

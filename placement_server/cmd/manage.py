@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if conf.command.name is None:
             conf.print_help()
             return Exit.FAILED
-        log_lines.set_up(conf, "placement")
+        log_lines.set_up(conf, "placement", configuration.InvalidConfiguration)
         status = int(conf.command.run(conf) or Exit.FINE)
     except (StoreError, configuration.InvalidConfiguration) as error:
         print(f"placement-manage: {error}", file=sys.stderr)

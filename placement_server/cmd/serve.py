@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
     conf = _configuration(arguments)
-    log_lines.set_up(conf, "placement")
+    log_lines.set_up(conf, "placement", InvalidConfiguration)
     # a line for each of its own parts, at every change of the schema
     log.getLogger("alembic.runtime.plugins").logger.setLevel(log.WARNING)
     LOG.info(

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     conf = new_conf()
     try:
         configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
-        log_lines.set_up(conf, "placement")
+        log_lines.set_up(conf, "placement", configuration.InvalidConfiguration)
         results = _check(conf)
     except DatabaseAway as error:
         print(f"placement-status: {error}", file=sys.stderr)

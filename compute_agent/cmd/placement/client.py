@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from compute_agent import errors
 from compute_agent.cmd import program
@@ -168,18 +168,8 @@ def connect(namespace: argparse.Namespace) -> Client:
     url = namespace.url
     if not url or namespace.placement_config:
         return Client(program.transport(namespace))
-    if services.names_user(url):
-        raise BadInput(f"--url {services.URL_ADVICE}.")
-    if not _is_http(url):
-        raise BadInput(f"--url is {url!r}: expected a URL, such as http://127.0.0.1:8778.")
+    if fault := services.url_fault(url):
+        raise BadInput(f"--url {fault}.")
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
     return Client(KeystoneTransport.to_endpoint(url, namespace.token))
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False

@@ -33,10 +33,9 @@ def _adapter(name: str | None) -> Any:
     try:
         session_constructor = cast("type[Any]", partial(KeystoneSession, session=SteadySession()))
         cloud = config.OpenStackConfig(session_constructor=session_constructor).get_one(cloud=name)
-        if services.names_user(cloud.config.get("auth", {}).get("auth_url")):
-            raise errors.InvalidConfiguration(
-                f"auth_url of the cloud, or OS_AUTH_URL, {services.URL_ADVICE}."
-            )
+        url = cloud.config.get("auth", {}).get("auth_url")
+        if url and (fault := services.url_fault(url)):
+            raise errors.InvalidConfiguration(f"auth_url of the cloud, or OS_AUTH_URL, {fault}.")
         return adapter.Adapter(
             session=cloud.get_session(),
             service_type="placement",

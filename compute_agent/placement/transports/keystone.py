@@ -42,6 +42,7 @@ NOTHING_TO_ASK_WITH: Final = (
     ka_exc.Forbidden,
 )
 
+_AUTH_TYPES: Final = "password, none, http_basic, noauth, ..."
 _SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 _CERTIFICATE_ERROR: Final = re.compile(r"(certificate verify failed: [^(']+)")
 
@@ -313,10 +314,15 @@ def _load_auth(conf: Any, group: str) -> Any:
     if auth_type == services.NOAUTH:
         return NoAuth(endpoint=conf[group].endpoint_override)
     if not auth_type and not conf[group].auth_section:
-        unset = f"[{group}]auth_type is not set (password, none, http_basic, noauth, ...)"
+        unset = f"[{group}]auth_type is not set ({_AUTH_TYPES})"
         raise ka_exc.MissingAuthPlugin("; ".join(filter(None, [unset, missing_files(conf)])))
-    plugin = ka_loading.load_auth_from_conf_options(conf, group)
+    try:
+        plugin = ka_loading.load_auth_from_conf_options(conf, group)
+    except ka_exc.NoMatchingPlugin as error:
+        unknown = f"[{group}]auth_type is {error.name}, which is not known ({_AUTH_TYPES})"
+        raise ka_exc.MissingAuthPlugin(unknown) from error
     section = conf[group].auth_section or group
-    if services.names_user(getattr(conf[section], "auth_url", None) or ""):
-        raise ka_exc.AuthPluginException(f"[{section}]auth_url {services.URL_ADVICE}")
+    url = getattr(conf[section], "auth_url", None)
+    if url and (fault := services.url_fault(url)):
+        raise ka_exc.AuthPluginException(f"[{section}]auth_url {fault}")
     return plugin

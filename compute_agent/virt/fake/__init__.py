@@ -187,7 +187,12 @@ class SmallFakeDriver(FakeDriver):
 
 
 size_opts = [
-    cfg.IntOpt(field.name, default=field.default, min=0, help=f"{field.name} of the fake machine")
+    cfg.IntOpt(
+        field.name,
+        default=field.default,
+        min=int(field.name == "cells"),
+        help=f"{field.name} of the fake machine",
+    )
     for field in fields(MachineSize)
 ]
 

@@ -45,6 +45,12 @@ def test_asked_to_stop_it_ends_with_0_and_lets_the_driver_go(placement, new_agen
         ({"DEFAULT": {"periodic_fuzzy_delay": "soon"}}, "[DEFAULT]periodic_fuzzy_delay soon"),
         ({"DEFAULT": {"compute_driver": "vmware.Driver"}}, "vmware.Driver host.HostDriver"),
         ({"DEFAULT": {"compute_driver": ""}}, "compute_driver empty"),
+        ({"DEFAULT": {"log_dir": "/nowhere"}}, "[DEFAULT]log_dir /nowhere No such file"),
+        ({"placement": {"endpoint_override": "a:8778"}}, "[placement]endpoint_override a:8778"),
+        (
+            {"DEFAULT": {"compute_driver": "fake.FakeNumaDriver"}, "fake": {"cells": 0}},
+            "[fake]cells 1",
+        ),
         ({"DEFAULT": {"transport_url": "pigeon://loft"}}, "transport_url pigeon"),
         ({"compute_agent": {"heal_orphans": True}}, "heal_orphans transport_url"),
         ({"compute_agent": {"heal_missing": True}}, "heal_missing instance_source"),
@@ -213,12 +219,13 @@ def test_a_placement_that_is_too_old_ends_with_3_and_both_versions(proxy, new_ag
     says_once(agent, "1.29", "1.30")
 
 
-def test_no_authentication_options_end_with_3(placement, new_agent):
+@pytest.mark.parametrize("auth_type", [None, "pasword"])
+def test_no_way_to_authenticate_ends_with_3(placement, new_agent, auth_type):
     agent = new_agent(
-        placement.url, DEFAULT={"periodic_fuzzy_delay": 3600}, placement={"auth_type": None}
+        placement.url, DEFAULT={"periodic_fuzzy_delay": 3600}, placement={"auth_type": auth_type}
     )
     assert failing(agent) == 3
-    says_once(agent, "auth_type")
+    says_once(agent, "[placement]auth_type", auth_type or "not set", "http_basic")
 
 
 def test_placement_away_longer_than_the_time_limit_of_a_start_ends_with_3(new_agent):

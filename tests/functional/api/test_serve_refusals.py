@@ -192,6 +192,7 @@ LACKS = [
         ("[placement_server]\nsearch_deadline = -1\n", (), "search_deadline"),
         ("[DEFAULT]\nlog_options = perhaps\n", (), "log_options"),
         ("[api]\nauth_strategy = magic\n", (), "auth_strategy"),
+        ("[DEFAULT]\nlog_file = nowhere/test.conf.log\n", (), "log_file = nowhere/test.conf.log"),
         ("", ("--tls-cert", "x"), "--tls-cert and --tls-key go together: give both or neither."),
         *((f"[keystone_authtoken]\n{options}", KEYSTONE, missing) for options, missing in LACKS),
     ],

@@ -16,6 +16,10 @@ from compute_agent.programs import log_lines
 LOGGER = logging.getLogger("placement_server.requestlog")
 
 
+class LogRefused(Exception):
+    """The failure that a program asks for."""
+
+
 @pytest.fixture
 def log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file that the server logs to; the handlers are as before afterwards."""
@@ -39,7 +43,7 @@ def configured(**options: object) -> cfg.ConfigOpts:
 
 
 def set_up(log_file: Path, **options: object) -> None:
-    log_lines.set_up(configured(log_file=str(log_file), **options), "placement")
+    log_lines.set_up(configured(log_file=str(log_file), **options), "placement", LogRefused)
 
 
 def fail() -> None:
@@ -123,3 +127,35 @@ def test_each_line_has_its_own_time(date_format: str) -> None:
         record = LOGGER.makeRecord("placement", logging.INFO, __file__, 1, "%s", (created,), None)
         record.created, record.msecs = created, created % 1 * 1000
         assert own.format(copy.copy(record)) == other.format(copy.copy(record))
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("log_file = {}/nowhere/a.log", "No such file"),
+        ("log_dir = {}/file", "Not a directory"),
+        ("log_config_append = {}/nowhere", "No such file"),
+        ("use_journal = true", "Systemd bindings do not exist"),
+        ("use_syslog = true\nsyslog_log_facility = LOG_NO", "LOG_USER"),
+        ("default_log_levels = amqp", "level"),
+        ("logging_default_format_string = %(nothing)s", "nothing"),
+        ("logging_context_format_string = %(nothing)d", "nothing"),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused_with_its_options(
+    log_file: Path, line: str, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oslo_log.handlers.journal", None)
+    # of a test before, in this thread
+    monkeypatch.delattr(context._request_store, "context", raising=False)
+    (log_file.parent / "file").touch()
+    line = line.format(log_file.parent)
+    file = log_file.with_suffix(".conf")
+    file.write_text(f"[DEFAULT]\n{line}\n")
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    conf([], default_config_files=[str(file)], default_config_dirs=[])
+    with pytest.raises(LogRefused, match=cause) as raised:
+        log_lines.set_up(conf, "placement", LogRefused)
+    for option in line.splitlines():
+        assert option.replace("= true", "= True") in str(raised.value).replace("['amqp']", "amqp")
