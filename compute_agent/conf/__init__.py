@@ -72,7 +72,7 @@ def new_config(
             default_config_files=_as_list(default_config_files),
             default_config_dirs=_as_list(default_config_dirs),
         )
-    except cfg.Error as error:
+    except (cfg.Error, ValueError, OSError) as error:
         raise errors.InvalidConfiguration(
             f"The configuration of {project} cannot be read: {sentence(error)} Correct the file "
             "or the --config-file option and start again."

@@ -108,6 +108,16 @@ def test_a_reload_takes_over_mutable_options_and_says_which(tmp_path):
     assert conf.compute_agent.audit_grace == 20
 
 
+def test_a_file_that_is_not_text_is_refused_at_the_start_and_by_a_reload(tmp_path):
+    path = written(tmp_path, "[DEFAULT]\n")
+    conf = configured(path)
+    path.write_bytes(b"[DEFAULT]\nhost = caf\xe9\n")
+    with pytest.raises(errors.InvalidConfiguration, match="can't decode byte 0xe9"):
+        configured(path)
+    with pytest.raises(errors.InvalidConfiguration, match="stay in force"):
+        agent_conf.reload(conf)
+
+
 def test_a_reload_of_a_wrong_value_keeps_the_old_one(tmp_path):
     path = written(tmp_path, "[compute_agent]\naudit_grace = 10\n")
     conf = configured(path)
