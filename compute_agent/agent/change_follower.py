@@ -75,12 +75,12 @@ class ChangeFollower(Struct, eq=False):
 
     def ask_once(self) -> float:
         """Ask once, act on the answer, and return the seconds until the next question."""
-        nodes = dict(self.nodes())
-        if not nodes:
+        asked_roots = set(self.nodes().values())
+        if not asked_roots:
             return FIRST_PAUSE
         started_at = self.clock()
         try:
-            changes = self.feed.structure(self._after, set(nodes.values()), self.wait)
+            changes = self.feed.structure(self._after, asked_roots, self.wait)
         except errors.ChangesPruned as error:
             LOG.info("Every node gets a pass: %s", error)
             self._after = None
@@ -93,7 +93,12 @@ class ChangeFollower(Struct, eq=False):
             LOG.info("Changes in placement are followed again.")
         self._failures = 0
         is_first, self._after = self._after is None, changes.last
-        changed_nodes = [node for node, root in nodes.items() if is_first or root in changes.roots]
+        # what happened to one that came meanwhile was not asked
+        changed_nodes = [
+            node
+            for node, root in self.nodes().items()
+            if is_first or root in changes.roots or root not in asked_roots
+        ]
         self.board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
         if not self._stopping.is_set():
             for node in changed_nodes:

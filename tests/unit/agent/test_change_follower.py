@@ -57,6 +57,7 @@ class ScriptedPlacement:
 class FollowerScene:
     def __init__(self, *answers: Response | None, seconds: float = 10.0) -> None:
         self.placement = ScriptedPlacement(*answers)
+        self.nodes = dict(NODES)
         self.board = StatusBoard("host")
         self.changed: list[str] = []
         self.now = 0.0
@@ -67,7 +68,7 @@ class FollowerScene:
 
         self.follower = ChangeFollower(
             ChangeFeed(Connection(self.placement)),
-            lambda: NODES,
+            lambda: self.nodes,
             self.changed.append,
             self.board,
             rng=random.Random(1),
@@ -99,6 +100,21 @@ def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -
     served = metrics.registry(following.board)
     assert served.get_sample_value("compute_agent_changes_followed") == 1
     assert served.get_sample_value("compute_agent_changes_total") == 2
+
+
+def test_a_node_that_came_during_a_question_gets_a_pass_as_its_changes_were_not_asked_for() -> None:
+    following = FollowerScene(page(4), page(7), page(8))
+    following.ask()
+    following.changed.clear()
+    send = following.placement.send
+
+    def come_meanwhile(request: Request) -> Response:
+        following.nodes = {**NODES, "third": "uuid-3"}
+        return send(request)
+
+    following.placement.send = come_meanwhile  # type: ignore[method-assign]
+    following.ask(2)
+    assert following.changed == ["third"]
 
 
 def test_changes_that_were_deleted_give_every_node_a_pass() -> None:
