@@ -79,8 +79,10 @@ class AgentCommands(Struct, eq=False):
     def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:
         """Run a pass of one node, or of all, and return the status document.
 
-        :param wait: return when the passes have ended, at most `REPORT_TIMEOUT` seconds later.
+        :param wait: return when the passes have ended.
         :raises ComputeHostNotFound: the node is not managed here.
+        :raises ComputeNodeBusy: they did not end within `REPORT_TIMEOUT` seconds, or the agent
+            stops.
         """
         if node is not None:
             self._check_node(node)
@@ -95,9 +97,11 @@ class AgentCommands(Struct, eq=False):
             self.parts.report.written_elsewhere(self.tracker.nodes().get(name, ""))
         requests = [self.schedule.request_pass("report", name) for name in nodes]
         self.wake()
-        if wait:
-            for request in filter(None, requests):
-                self.schedule.wait_for_pass(request, REPORT_TIMEOUT)
+        if wait and not self.schedule.wait_for_passes([*filter(None, requests)], REPORT_TIMEOUT):
+            raise errors.ComputeNodeBusy(
+                f"The passes have not ended for {REPORT_TIMEOUT:g} s, or the agent is being "
+                "stopped. `compute-agent status` shows what they wait for."
+            )
 
     def plan(self, node: str) -> list[str]:
         """Return what a pass would change now, one line for each step.

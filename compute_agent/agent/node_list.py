@@ -66,7 +66,11 @@ class NodeList(Struct, eq=False):
         if error is not None:
             return self._failure_result(decision, kind, error)
         self._take_in(nodes, first_due=now + self.rng.uniform(0.0, turn))
-        return PassResult(completed=True, next_in=self.parts.options().period, kind=kind)
+        options = self.parts.options()
+        # one whose pass runs now is left out by the next search
+        is_settled = self.tracker.nodes().keys() == nodes.keys()
+        period = options.period if is_settled else options.limits().period
+        return PassResult(completed=True, next_in=period, kind=kind)
 
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
         known_nodes = self.tracker.nodes()
@@ -74,10 +78,12 @@ class NodeList(Struct, eq=False):
         self.parts.ledger.remember_providers(additions=nodes.values())
         for name, uuid in nodes.items():
             self.tracker.add_node(name, uuid)
-        for name in known_nodes.keys() - nodes.keys():
+        for name in self.schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due):
             self.tracker.drop_node(name)
-        self.schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
-        self.departures.settle(nodes)
+        for name, uuid in nodes.items():
+            if known_nodes.get(name, uuid) != uuid:
+                self.schedule.trigger("another uuid", name)
+        self.departures.settle(self.tracker.nodes())
 
     def _failure_result(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
         if kind is EventKind.PLACEMENT_UNAVAILABLE:

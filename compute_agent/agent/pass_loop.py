@@ -58,8 +58,9 @@ class PassLoop(Struct, eq=False):
         self._wake.set()
 
     def stop(self) -> None:
-        """Start no pass any more; those that run are finished."""
+        """Start no pass any more, and let nobody wait for one; those that run are finished."""
         self._stopping.set()
+        self.schedule.close()
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -82,13 +83,19 @@ class PassLoop(Struct, eq=False):
                     return
                 for node, reasons in self.schedule.take_due():
                     LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
-                    pool.submit(self._run_node, node, reasons)
+                    try:
+                        pool.submit(self._run_node, node, reasons)
+                    except RuntimeError as error:
+                        # the pool has it in its queue
+                        LOG.warning("Node %s: its pass waits for another one: %s.", node, error)
                 if not self.schedule.running_nodes():
                     self.notify_watchdog()
                 wait = min(self.schedule.seconds_to_next(), longest_wait)
                 self._wake.wait(None if wait == NEVER else wait)
 
     def _run_node(self, node: str, reasons: frozenset[str]) -> None:
+        if self._stopping.is_set():
+            return  # it has waited for a thread
         result = PassResult(completed=False, next_in=60.0)
         try:
             result = self.run_pass(node, reasons)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -41,19 +41,27 @@ class PassSchedule(Struct, eq=False):
     clock: Callable[[], float]
     _mutex: threading.Condition = field(default_factory=threading.Condition)
     _turns: dict[str, _Turn] = {}
+    _is_closed: bool = False
 
     def set_nodes(self, nodes: Iterable[str], first_due: float) -> list[str]:
         """Take in the nodes that are managed now; new ones are due at `first_due`.
+
+        A node whose pass runs stays, so that nothing is done with it meanwhile.
 
         :returns: the nodes that are no longer managed.
         """
         with self._mutex:
             wanted_nodes = dict.fromkeys(nodes)
-            gone_nodes = [node for node in self._turns if node not in wanted_nodes]
+            gone_nodes = [
+                node
+                for node, turn in self._turns.items()
+                if node not in wanted_nodes and not turn.is_running
+            ]
             for node in gone_nodes:
                 del self._turns[node]
             for node in wanted_nodes:
                 self._turns.setdefault(node, _Turn(due_at=first_due))
+            self._mutex.notify_all()
             return gone_nodes
 
     def trigger(self, reason: str, node: str | None = None) -> bool:
@@ -86,14 +94,11 @@ class PassSchedule(Struct, eq=False):
     def finish(self, node: str, next_due: float) -> None:
         """Record the end of a pass; the next is due at `next_due`, or earlier if triggered."""
         with self._mutex:
-            turn = self._turns.get(node)
-            if turn is not None:
-                # one of the start runs although it was not due
-                turn.begun_count += not turn.is_running
-                turn.is_running = False
-                turn.ended_count += 1
-                turn.due_at = next_due
-                self._mutex.notify_all()
+            turn = self._turns[node]
+            turn.is_running = False
+            turn.ended_count += 1
+            turn.due_at = next_due
+            self._mutex.notify_all()
 
     def request_pass(self, reason: str, node: str) -> PassRequest | None:
         """Ask for a pass of one node as soon as possible, and return what to wait for.
@@ -108,23 +113,30 @@ class PassSchedule(Struct, eq=False):
             # a running pass may have read before the question was asked, so it does not count
             return PassRequest(node, turn, turn.begun_count + 1)
 
-    def wait_for_pass(self, request: PassRequest, timeout: float) -> bool:
-        """Wait until the requested pass has ended, which it may have already.
+    def wait_for_passes(self, requests: Sequence[PassRequest], timeout: float) -> bool:
+        """Wait until the requested passes have ended, which they may have already.
 
-        :returns: False if that took longer than `timeout` seconds, or the node has gone.
+        That of a node that has gone is not waited for.
+
+        :returns: False if that took longer than `timeout` seconds, or the schedule was closed.
         """
-        turn = request.turn
-        with self._mutex:
-            return (
-                self._mutex.wait_for(
-                    lambda: (
-                        self._turns.get(request.node) is not turn
-                        or turn.ended_count >= request.number
-                    ),
-                    timeout,
-                )
-                and self._turns.get(request.node) is turn
+
+        def have_ended() -> bool:
+            return all(
+                request.turn.ended_count >= request.number
+                or self._turns.get(request.node) is not request.turn
+                for request in requests
             )
+
+        with self._mutex:
+            self._mutex.wait_for(lambda: self._is_closed or have_ended(), timeout)
+            return have_ended()
+
+    def close(self) -> None:
+        """Let nobody wait any more: no pass begins."""
+        with self._mutex:
+            self._is_closed = True
+            self._mutex.notify_all()
 
     def seconds_to_next(self) -> float:
         """Return how long nothing is due, `NEVER` if nothing ever is."""

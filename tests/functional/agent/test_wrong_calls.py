@@ -42,7 +42,7 @@ def test_every_call_refuses_arguments_of_wrong_shape(node: Node) -> None:
     schedule = SimpleNamespace(
         trigger=lambda *_asked: True,
         request_pass=lambda *_asked: None,
-        wait_for_pass=lambda *_asked: True,
+        wait_for_passes=lambda *_asked: True,
         running_nodes=dict,
     )
     availability = SimpleNamespace(failed_builds=0)

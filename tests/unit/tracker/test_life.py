@@ -87,8 +87,32 @@ def test_nodes_come_and_go():
     assert schedule.set_nodes(["a", "b"], first_due=NEVER) == []
     assert schedule.set_nodes(["b", "c"], first_due=0.0) == ["a"]
     assert schedule.take_due() == [("c", frozenset())]
-    schedule.finish("a", next_due=0.0)
-    assert schedule.running_nodes() == ["c"]
+
+
+def test_a_node_that_goes_during_its_pass_stays_until_that_has_ended():
+    schedule = PassSchedule(ManualClock(1000.0))
+    schedule.set_nodes(["a", "b"], first_due=0.0)
+    schedule.take_due()
+    schedule.finish("b", next_due=NEVER)
+    assert schedule.set_nodes([], first_due=NEVER) == ["b"]
+    assert schedule.set_nodes(["a"], first_due=NEVER) == []
+    request = schedule.request_pass("report", "a")
+    schedule.finish("a", next_due=NEVER)
+    assert not schedule.wait_for_passes([request], 0.0), "it began before it was asked for"
+    assert schedule.set_nodes([], first_due=NEVER) == ["a"]
+
+
+def test_a_pass_of_a_node_that_goes_is_not_waited_for():
+    schedule = PassSchedule(ManualClock(1000.0))
+    schedule.set_nodes(["a"], first_due=NEVER)
+    request = schedule.request_pass("report", "a")
+    waiting = threading.Thread(target=schedule.wait_for_passes, args=([request], 300.0))
+    waiting.start()
+    while not schedule._mutex._waiters:
+        waiting.join(0.001)
+    schedule.set_nodes([], first_due=NEVER)
+    waiting.join(30)
+    assert not waiting.is_alive()
 
 
 def test_a_signal_calls_its_handler_in_a_thread_and_the_old_handlers_come_back():

@@ -273,7 +273,7 @@ def test_whoever_asks_for_a_report_waits_for_a_pass_that_began_afterwards(loop):
     answers: list[bool] = []
     request = loop.schedule.request_pass("report", "a")
     asking = threading.Thread(
-        target=lambda: answers.append(loop.schedule.wait_for_pass(request, 30.0))
+        target=lambda: answers.append(loop.schedule.wait_for_passes([request], 30.0))
     )
     asking.start()
     loop.go.release()
@@ -290,21 +290,20 @@ def test_a_report_that_ended_before_it_is_waited_for_is_not_run_again():
     request = schedule.request_pass("report", "a")
     assert schedule.take_due() == [("a", {"report"})]
     schedule.finish("a", NEVER)
-    assert schedule.wait_for_pass(request, 0.0)
+    assert schedule.wait_for_passes([request], 0.0)
     assert schedule.take_due() == []
 
 
 def test_a_report_is_waited_for_until_a_pass_that_began_after_it_has_ended():
     schedule = PassSchedule(lambda: 0.0)
     schedule.set_nodes(["a"], first_due=NEVER)
-    schedule.finish("a", 0.0)  # the pass of the start, which was not due
     early = schedule.request_pass("report", "a")
-    assert not schedule.wait_for_pass(early, 0.0)
+    assert not schedule.wait_for_passes([early], 0.0)
     schedule.take_due()
     late = schedule.request_pass("report", "a")
     schedule.finish("a", NEVER)
-    assert schedule.wait_for_pass(early, 0.0)
-    assert not schedule.wait_for_pass(late, 0.0)
+    assert schedule.wait_for_passes([early], 0.0)
+    assert not schedule.wait_for_passes([late], 0.0)
 
 
 def test_a_stop_finishes_the_pass_at_work(loop):
@@ -313,6 +312,51 @@ def test_a_stop_finishes_the_pass_at_work(loop):
     assert not loop.loop.join(0.01)
     loop.go.release()
     assert loop.loop.join(30)
+
+
+def test_a_pass_that_waits_for_a_thread_is_not_begun_after_a_stop():
+    bench = Loop(workers=1)
+    bench.schedule.set_nodes([f"node{number}" for number in range(40)], first_due=0.0)
+    bench.loop.start()
+    assert bench.begun.acquire(timeout=30)
+    bench.loop.stop()
+    for _ in range(40):
+        bench.go.release()
+    assert bench.loop.join(30)
+    assert len(bench.passes) < 40
+
+
+def test_a_stop_ends_the_wait_for_a_pass_that_will_not_begin(loop):
+    assert loop.begun.acquire(timeout=30)
+    request = loop.schedule.request_pass("report", "a")
+    answers: list[bool] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(loop.schedule.wait_for_passes([request], 300.0))
+    )
+    asking.start()
+    loop.loop.stop()
+    asking.join(30)
+    assert answers == [False]
+
+
+def test_a_pass_for_which_no_thread_starts_is_made_in_one_that_runs(loop, monkeypatch):
+    assert loop.begun.acquire(timeout=30)
+    start, has_failed = threading.Thread.start, threading.Event()
+
+    def fail_for_passes(thread: threading.Thread) -> None:
+        if thread.name.startswith("pass_"):
+            has_failed.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_for_passes)
+    loop.schedule.set_nodes(["a", "b", "c"], first_due=0.0)
+    loop.loop.wake()
+    assert has_failed.wait(30)
+    for _ in range(2):
+        loop.go.release()
+        assert loop.begun.acquire(timeout=30)
+    assert sorted(loop.passes) == ["a", "b", "c"]
 
 
 def test_a_fatal_pass_is_told(loop):

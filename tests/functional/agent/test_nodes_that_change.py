@@ -1,0 +1,118 @@
+"""Nodes that vanish, or get another uuid, while a pass of them runs; in this process."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.agent import assembly
+from compute_agent.agent.node_list import NODE_LIST, NodeList
+from compute_agent.conf import new_config
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.tracker.pass_attempt import PassResult
+from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+
+
+class NodesScene:
+    """The nodes of one agent, which runs what is due when it is told to."""
+
+    def __init__(self, app: Any, directory: Path) -> None:
+        self.script_path = directory / "script.json"
+        path = directory / "agent.conf"
+        path.write_text(
+            f"[DEFAULT]\nstate_path = {directory}/state\nupdate_resources_interval = -1\n"
+            "compute_driver = tests.functional.agent.scripted_driver.ScriptedNodesDriver\n"
+            f"[compute]\nprovider_config_location = {directory}/none\n"
+        )
+        conf = new_config([f"--config-file={path}"], default_config_dirs=[])
+        self.parts = assembly.build(conf, transport=InProcessTransport(app))
+        self.tracker = self.parts.tracker(wait=lambda _seconds: False)
+        self.schedule = PassSchedule(time.monotonic)
+        self.schedule.set_nodes([NODE_LIST], first_due=0.0)
+        self.search = NodeList(
+            self.parts, self.tracker, self.schedule, self.parts.departures(), random.Random(1)
+        )
+
+    def script(self, nodes: dict[str, str], **more: Any) -> None:
+        self.script_path.write_text(json.dumps({"nodes": nodes, **more}))
+
+    def run_due(self) -> dict[str, PassResult]:
+        """Run what is due now, one after the other."""
+        results = {}
+        for name, _reasons in self.schedule.take_due():
+            run = self.search.find if name == NODE_LIST else lambda n=name: self.tracker.run_pass(n)
+            results[name] = run()
+            self.schedule.finish(name, time.monotonic() + results[name].next_in)
+        return results
+
+    def report(self, name: str) -> dict[str, PassResult]:
+        self.schedule.trigger("report", name)
+        return self.run_due()
+
+    def exists(self, root: str) -> bool:
+        return self.parts.report.get_provider_tree(root, fresh=True).exists(root)
+
+
+@pytest.fixture
+def scene(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodesScene]:
+    scene = NodesScene(app, tmp_path)
+    monkeypatch.setenv("SCRIPTED_DRIVER", str(scene.script_path))
+    yield scene
+    scene.parts.close()
+
+
+@pytest.fixture
+def nodes() -> dict[str, str]:
+    return {f"host-{uuid.uuid4().hex[:8]}": str(uuid.uuid4()) for _ in range(2)}
+
+
+def test_a_node_that_vanishes_during_its_pass_is_deleted_after_it(
+    scene: NodesScene, nodes: dict[str, str]
+) -> None:
+    stays, goes = nodes
+    scene.script(nodes)
+    scene.run_due()
+    scene.run_due()
+    assert scene.tracker.started_nodes() == [stays, goes]
+
+    searches: list[PassResult] = []
+    driver: Any = scene.parts.driver
+    lay_out = driver.update_provider_tree
+
+    def vanish_first(*arguments: Any) -> None:
+        lay_out(*arguments)
+        if not searches:
+            scene.script({stays: nodes[stays]}, deleted=[goes])
+            searches.append(scene.search.find())
+
+    driver.update_provider_tree = vanish_first
+    scene.script(nodes, inventory={"VCPU": {"total": 9}})
+    scene.report(goes)
+    [search] = searches
+    assert search.completed
+    assert search.next_in < NEVER, "the node is still to be left out"
+
+    scene.report(NODE_LIST)
+    assert list(scene.tracker.nodes()) == [stays]
+    assert not scene.exists(nodes[goes])
+    assert scene.exists(nodes[stays])
+
+
+def test_a_node_that_has_another_uuid_gets_a_pass_without_a_period(
+    scene: NodesScene, nodes: dict[str, str]
+) -> None:
+    name, _ = nodes
+    scene.script({name: nodes[name]})
+    scene.run_due()
+    scene.run_due()
+    assert scene.run_due() == {}
+    scene.script({name: str(uuid.uuid4())})
+    scene.report(NODE_LIST)
+    assert list(scene.run_due()) == [name]
