@@ -4,12 +4,12 @@
     ├── NotFound
     │   ├── ProviderNotFound
     │   │   └── ReshapeProviderNotFound
-    │   ├── ParentNotFound
     │   ├── ResourceClassNotFound
     │   ├── InventoryNotFound
     │   └── TraitNotFound
-    ├── ProviderNameTaken, ProviderUuidTaken, ProviderNameMissing
-    ├── ParentIsSelf, ParentLoop, ReparentingNotAllowed, UnparentingNotAllowed
+    ├── ProviderNameTaken, ProviderUuidTaken
+    ├── ProviderRefused             what it asks for cannot be, in the words of the published server
+    │   └── ParentNotFound
     ├── ProviderHasChildren, ProviderHasAllocations
     ├── ReservedTooLarge, InventoryExists, InventoryInUse
     ├── StandardName, NameInUse, ResourceClassExists
@@ -66,13 +66,6 @@ class ReshapeProviderNotFound(ProviderNotFound):
     """A provider whose inventory a reshape replaces does not exist."""
 
 
-class ParentNotFound(NotFound):
-    def __init__(self, parent_uuid: str) -> None:
-        super().__init__(
-            f"The parent provider {parent_uuid} does not exist; create it first or name another."
-        )
-
-
 class ResourceClassNotFound(NotFound):
     def __init__(self, names: Collection[str]) -> None:
         self.names = tuple(names)
@@ -102,45 +95,30 @@ class ProviderUuidTaken(StoreError):
         self.uuid = uuid
 
 
-class ProviderNameMissing(StoreError):
+class ProviderRefused(StoreError):
+    """A name, or a place in a tree, that a provider cannot have.
+
+    The sentence is the reason that the published server gives.
+    """
+
+
+class ParentNotFound(ProviderRefused):
     def __init__(self) -> None:
-        super().__init__("A resource provider needs a name that is not empty.")
-
-
-class ParentIsSelf(StoreError):
-    def __init__(self, uuid: str) -> None:
-        super().__init__(f"Provider {uuid} cannot be created as its own parent.")
-
-
-class ParentLoop(StoreError):
-    def __init__(self, uuid: str, parent_uuid: str) -> None:
-        super().__init__(
-            f"Provider {parent_uuid} lies in the subtree of {uuid}, so it cannot become its parent."
-        )
-
-
-class ReparentingNotAllowed(StoreError):
-    def __init__(self, uuid: str) -> None:
-        super().__init__(
-            f"Provider {uuid} has a parent already; moving it needs microversion 1.37 or newer."
-        )
-
-
-class UnparentingNotAllowed(StoreError):
-    def __init__(self, uuid: str) -> None:
-        super().__init__(
-            f"Provider {uuid} has a parent; taking it out needs microversion 1.37 or newer."
-        )
+        super().__init__("parent provider UUID does not exist.")
 
 
 class ProviderHasChildren(StoreError):
     def __init__(self, uuid: str) -> None:
-        super().__init__(f"Provider {uuid} has child providers; delete those first.")
+        super().__init__(
+            f"Unable to delete parent resource provider {uuid}: It has child resource providers."
+        )
 
 
 class ProviderHasAllocations(StoreError):
     def __init__(self, uuid: str) -> None:
-        super().__init__(f"Provider {uuid} has allocations; move or delete those first.")
+        super().__init__(
+            f"Unable to delete resource provider {uuid}: Resource provider has allocations."
+        )
 
 
 class ReservedTooLarge(StoreError):

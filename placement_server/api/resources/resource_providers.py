@@ -159,17 +159,11 @@ def create(request: Request) -> Response:
         raise _duplicate(f"name: {error.name}") from error
     except store_errors.ProviderUuidTaken as error:
         raise _duplicate(f"uuid: {error.uuid}") from error
-    except store_errors.ParentIsSelf as error:
-        raise _not_created(
-            name,
-            provider_uuid,
-            "parent provider UUID cannot be same as UUID. "
-            "Please set parent provider UUID to None if there is no parent.",
+    except store_errors.ProviderRefused as error:
+        raise errors.BadRequest(
+            f'Unable to create resource provider "{name}", {provider_uuid}: '
+            f"Object action create failed because: {error}"
         ) from error
-    except store_errors.ParentNotFound as error:
-        raise _not_created(name, provider_uuid, "parent provider UUID does not exist.") from error
-    except store_errors.ProviderNameMissing as error:
-        raise _not_created(name, provider_uuid, "name is required") from error
     location = request.location(f"/resource_providers/{provider.uuid}")
     if request.version < (1, 20):
         return empty_response(201, location)
@@ -200,19 +194,12 @@ def update(request: Request, provider_uuid: str) -> Response:
             parent_uuid=body.get("parent_provider_uuid", KEEP),
             reparenting_allowed=request.version >= (1, 37),
         )
-    except store_errors.ParentNotFound as error:
-        raise _not_saved(provider_uuid, "create", "parent provider UUID does not exist.") from error
-    except store_errors.UnparentingNotAllowed as error:
-        raise _not_saved(
-            provider_uuid, "update", "un-parenting a provider is not currently allowed."
-        ) from error
-    except store_errors.ReparentingNotAllowed as error:
-        raise _not_saved(
-            provider_uuid, "update", "re-parenting a provider is not currently allowed."
-        ) from error
-    except store_errors.ParentLoop as error:
-        raise _not_saved(
-            provider_uuid, "update", "creating loop in the provider tree is not allowed."
+    except store_errors.ProviderRefused as error:
+        # the published server calls the update to a parent that does not exist a create
+        action = "create" if isinstance(error, store_errors.ParentNotFound) else "update"
+        raise errors.BadRequest(
+            f"Unable to save resource provider {provider_uuid}: "
+            f"Object action {action} failed because: {error}"
         ) from error
     except store_errors.ProviderNameTaken as error:
         raise _duplicate(error.name) from error
@@ -231,17 +218,9 @@ def delete(request: Request, provider_uuid: str) -> Response:
             f"No resource provider with uuid {provider_uuid} found for delete"
         ) from error
     except store_errors.ProviderHasChildren as error:
-        raise errors.Conflict(
-            f"Unable to delete parent resource provider {provider_uuid}: "
-            "It has child resource providers.",
-            code=errors.PROVIDER_CANNOT_DELETE_PARENT,
-        ) from error
+        raise errors.Conflict(str(error), code=errors.PROVIDER_CANNOT_DELETE_PARENT) from error
     except store_errors.ProviderHasAllocations as error:
-        raise errors.Conflict(
-            f"Unable to delete resource provider {provider_uuid}: "
-            "Resource provider has allocations.",
-            code=errors.PROVIDER_INUSE,
-        ) from error
+        raise errors.Conflict(str(error), code=errors.PROVIDER_INUSE) from error
     return empty_response(204)
 
 
@@ -263,20 +242,6 @@ def part_of(
 def _duplicate(what: str) -> errors.Conflict:
     return errors.Conflict(
         f"Conflicting resource provider {what} already exists.", code=errors.DUPLICATE_NAME
-    )
-
-
-def _not_created(name: str, provider_uuid: str, reason: str) -> errors.BadRequest:
-    return errors.BadRequest(
-        f'Unable to create resource provider "{name}", {provider_uuid}: '
-        f"Object action create failed because: {reason}"
-    )
-
-
-def _not_saved(provider_uuid: str, action: str, reason: str) -> errors.BadRequest:
-    return errors.BadRequest(
-        f"Unable to save resource provider {provider_uuid}: "
-        f"Object action {action} failed because: {reason}"
     )
 
 

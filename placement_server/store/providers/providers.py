@@ -11,17 +11,13 @@ from sqlalchemy import bindparam, func, select
 
 from placement_server.store.dialects.batches import among, chunks
 from placement_server.store.errors import (
-    ParentIsSelf,
-    ParentLoop,
     ParentNotFound,
     ProviderHasAllocations,
     ProviderHasChildren,
-    ProviderNameMissing,
     ProviderNameTaken,
     ProviderNotFound,
+    ProviderRefused,
     ProviderUuidTaken,
-    ReparentingNotAllowed,
-    UnparentingNotAllowed,
 )
 from placement_server.store.past_changes import AGGREGATE, NAME, PARENT, PROVIDER, TRAIT
 from placement_server.store.providers import inventory_rows
@@ -122,16 +118,17 @@ def create(
 ) -> Provider:
     """Create a provider of generation 0, a root unless it has a parent.
 
-    :raises ProviderNameMissing: the name is empty.
-    :raises ParentIsSelf: the parent has the same uuid.
-    :raises ParentNotFound: the parent does not exist.
+    :raises ProviderRefused: the name is empty, or the parent is itself or does not exist.
     :raises ProviderUuidTaken: another provider has the uuid.
     :raises ProviderNameTaken: another provider has the name.
     """
     if not name:
-        raise ProviderNameMissing
+        raise ProviderRefused("name is required")
     if parent_uuid is not None and parent_uuid == uuid:
-        raise ParentIsSelf(uuid)
+        raise ProviderRefused(
+            "parent provider UUID cannot be same as UUID. "
+            "Please set parent provider UUID to None if there is no parent."
+        )
     parent = None if parent_uuid is None else _hold_parent(tx, parent_uuid)
     same = tx.execute(select(_C.uuid).where(sa.or_(_C.uuid == uuid, _C.name == name))).scalars()
     uuids = same.all()
@@ -173,7 +170,7 @@ def _parent(tx: WriteTransaction, uuid: str) -> Provider:
     try:
         return get(tx, uuid)
     except ProviderNotFound as error:
-        raise ParentNotFound(uuid) from error
+        raise ParentNotFound from error
 
 
 def _hold_parent(tx: WriteTransaction, uuid: str) -> Provider:
@@ -203,9 +200,7 @@ def update(
     :raises ProviderNotFound: the provider does not exist.
     :raises ProviderNameTaken: another provider has the name.
     :raises ParentNotFound: the parent does not exist.
-    :raises ReparentingNotAllowed: it has a parent, and the microversion is too old to move it.
-    :raises UnparentingNotAllowed: it has a parent, and the microversion is too old to move it out.
-    :raises ParentLoop: the parent is in the subtree of the provider.
+    :raises ProviderRefused: it has a parent that it must keep, or the new one is in its subtree.
     """
     provider = get(tx, uuid)
     values: dict[str, object] = {"name": name}
@@ -236,13 +231,13 @@ def _move(
     """Give the provider's subtree its new root, and return the id of the new parent."""
     if parent_uuid is None:
         if not may_move:
-            raise UnparentingNotAllowed(provider.uuid)
+            raise ProviderRefused("un-parenting a provider is not currently allowed.")
         new_parent_id, new_root_id = None, provider.id
     else:
         new_parent = _parent(tx, parent_uuid)
         new_parent_id, new_root_id = new_parent.id, new_parent.root_id
         if provider.parent_uuid is not None and not may_move:
-            raise ReparentingNotAllowed(provider.uuid)
+            raise ProviderRefused("re-parenting a provider is not currently allowed.")
     rows = _hold_trees(tx, provider, new_root_id)
     roots = {row.id: row.root_provider_id for row in rows}
     has_moved = roots.get(provider.id) != provider.root_id
@@ -257,8 +252,8 @@ def _move(
     for provider_id in subtree:
         # a damaged tree may run in a circle; taking it apart is how it is mended
         subtree.extend(child for child in children.get(provider_id, ()) if child not in subtree)
-    if parent_uuid is not None and new_parent_id in subtree:
-        raise ParentLoop(provider.uuid, parent_uuid)
+    if new_parent_id in subtree:
+        raise ProviderRefused("creating loop in the provider tree is not allowed.")
     # Every provider shows the root, so every one that gets a new one has changed.
     tx.execute(
         _UPDATE.where(_C.id.in_(subtree), _C.root_provider_id != new_root_id).values(
