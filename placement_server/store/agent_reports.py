@@ -41,7 +41,6 @@ OUTAGE_LOG_SECONDS: Final = 60.0
 _C: Final = agent_reports.c
 _P: Final = resource_providers.c
 _ROOTS: Final = select(_P.uuid).where(among(_P.uuid, "uuids"), _P.parent_provider_id.is_(None))
-_DELETE: Final = sa.delete(agent_reports).where(among(_C.root_provider_uuid, "uuids"))
 _ROWS: Final = select(
     _C.root_provider_uuid, _P.name, _C.reported_at, _C.silent_at, _C.document
 ).join_from(agent_reports, resource_providers, _P.uuid == _C.root_provider_uuid)
@@ -83,9 +82,8 @@ class StoredReport(Struct, frozen=True):
 
 def write(tx: WriteTransaction, reports: Mapping[str, AgentReport]) -> None:
     """Replace the reports of hosts, given by the uuid of their root; others are left out."""
-    roots = {row.uuid for row in tx.execute_among(_ROOTS, "uuids", reports)}
-    for chunk in chunks(sorted(roots)):
-        tx.execute(_DELETE, {"uuids": chunk})
+    roots = {uuid for (uuid,) in tx.execute_among(_ROOTS, "uuids", reports)}
+    tx.count_among("DELETE FROM agent_reports WHERE root_provider_uuid ", roots)
     rows = [
         {
             "root_provider_uuid": uuid,
@@ -112,8 +110,10 @@ def read(
     statement = _ROWS.order_by(_P.name)
     if only_notable:
         statement = statement.where(or_(_C.is_notable != 0, _C.silent_at < now))
+    of_roots = statement.where(among(_P.uuid, "uuids"))
+    parts = chunks(sorted(set(roots)))
     rows: Sequence[Any] = (
-        tx.execute_among(statement.where(among(_P.uuid, "uuids")), "uuids", roots)
+        [row for part in parts for row in tx.execute(of_roots, {"uuids": part})]
         if roots
         else tx.execute(statement).all()
     )

@@ -15,7 +15,17 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import tenacity
-from sqlalchemy import Connection, CursorResult, Engine, Executable, Row, func, insert, select
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    Engine,
+    Executable,
+    Row,
+    Select,
+    func,
+    insert,
+    select,
+)
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -75,17 +85,19 @@ class ReadTransaction:
         return self.connection.execute(statement, parameters)
 
     def execute_among(
-        self, statement: Executable, parameter: str, values: Iterable[_Value]
-    ) -> list[AnyRow]:
+        self, statement: Select[*tuple[Any, ...]], parameter: str, values: Iterable[_Value]
+    ) -> list[Any]:
         """Execute a statement about any number of values, a bounded number at a time.
 
+        :param statement: a constant.
         :param parameter: the name of an expanding parameter, for the values.
         :returns: the rows; in the order of the values, if the statement sorts by them.
         """
+        select = plain.select_of(statement)
         return [
             row
             for chunk in chunks(sorted(set(values)))
-            for row in self.execute(statement, {parameter: chunk})
+            for row in select.rows(self.connection, {parameter: self.batches.many(chunk)})
         ]
 
     def rows_among(self, text: str, values: Iterable[_Value]) -> Iterator[Any]:
@@ -96,6 +108,17 @@ class ReadTransaction:
         for chunk in chunks(sorted(values)):
             condition, parameters = self.batches.among(chunk)
             yield from plain.rows(self.connection, text + condition, parameters)
+
+    def count_among(self, text: str, values: Iterable[_Value], *first_parameters: object) -> int:
+        """Execute a text as `rows_among` does, and return how many rows it changed.
+
+        :param first_parameters: those of the text itself.
+        """
+        count = 0
+        for chunk in chunks(sorted(values)):
+            condition, parameters = self.batches.among(chunk)
+            count += plain.count(self.connection, text + condition, first_parameters + parameters)
+        return count
 
 
 class WriteTransaction(ReadTransaction):

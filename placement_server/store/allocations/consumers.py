@@ -27,7 +27,7 @@ from placement_server.store.dialects.batches import Insertion, among, chunks, st
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.known_owners import OwnerIds
 from placement_server.store.records import ANY, KEEP, ConsumerWrite
-from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
+from placement_server.store.tables import consumer_types, consumers, projects, users
 from placement_server.store.transaction import LostRace, WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
@@ -112,7 +112,6 @@ _C: Final = consumers.c
 
 # Always in the order of the uuids, here and where new ones are inserted.
 _LOCK: Final = select(_C.id).where(among(_C.uuid, "uuids")).order_by(_C.uuid).with_for_update()
-_DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(among(allocations.c.consumer_id, "uuids"))
 # Consumers of one statement that changes them: for each it may try the values of all others.
 _CHANGED: Final = 500
 _COLUMNS: Final = (
@@ -139,8 +138,7 @@ class SeenConsumer(Struct):
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
     """Lock those records of the consumers that exist, in the order of their uuids."""
-    for uuids in chunks(sorted(write.uuid for write in writes)):
-        tx.execute(_LOCK, {"uuids": uuids}).all()
+    tx.execute_among(_LOCK, "uuids", (write.uuid for write in writes))
 
 
 def check_generations(consumers: Sequence[SeenConsumer]) -> None:
@@ -164,11 +162,8 @@ def delete_allocations(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) 
 
     :raises LostRace: they are not those that were read.
     """
-    deleted_count = 0
-    for uuids in chunks(
-        sorted(consumer.write.uuid for consumer in consumers if consumer.old_allocations)
-    ):
-        deleted_count += tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids}).rowcount
+    uuids = [consumer.write.uuid for consumer in consumers if consumer.old_allocations]
+    deleted_count = tx.count_among("DELETE FROM allocations WHERE consumer_id ", uuids)
     if deleted_count != sum(len(consumer.old_allocations) for consumer in consumers):
         raise LostRace("The allocations of a consumer of the request changed since they were read.")
 

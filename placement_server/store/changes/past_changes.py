@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy import and_, or_, select
 
-from placement_server.store.dialects.batches import among, chunks
+from placement_server.store.dialects.batches import among
 from placement_server.store.tables import past_changes, resource_classes, resource_providers
 from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction
 
@@ -38,7 +38,6 @@ _NAMES: Final = select(_P.uuid, _P.name).where(among(_P.uuid, "uuids"))
 _CLASSES: Final = select(resource_classes.c.id, resource_classes.c.name).where(
     among(resource_classes.c.id, "ids")
 )
-_DELETE: Final = sa.delete(past_changes).where(among(_C.id, "ids"))
 
 
 Ends = dict[int, list[tuple[int, str]]]
@@ -186,6 +185,5 @@ def prune(tx: WriteTransaction) -> int:
     cutoff = tx.now - timedelta(days=tx.history_days)
     oldest = select(_C.id, _C.created_at).order_by(_C.id).limit(PRUNED_AT_ONCE)
     old_ids = [number for number, at in tx.execute(oldest) if at is None or at < cutoff]
-    for chunk in chunks(old_ids):
-        tx.execute(_DELETE, {"ids": chunk})
+    tx.count_among("DELETE FROM past_changes WHERE id ", old_ids)
     return len(old_ids)

@@ -170,6 +170,10 @@ class Batches:
         """Return a condition behind a column, true for any of `values`, and its parameters."""
         return f"IN ({', '.join([self.mark] * len(values))})", tuple(values)
 
+    def many(self, values: Sequence[Value]) -> object:
+        """Return the parameter for a list of values in a condition of `among`."""
+        return list(values)
+
     def join_to_few(self, table: str, condition: str) -> str:
         """Return a join with `table`, to write behind a table of which few rows are read."""
         return f"JOIN {table} ON {condition}"

@@ -7,11 +7,13 @@ times as long as the driver and a near database do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter, methodcaller
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, DateTime, Dialect, Select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 OPTION: Final = "store_plain"
 """The execution option of engines that may be passed by: SQLAlchemy logs nothing of them."""
@@ -96,31 +98,39 @@ class _Form(NamedTuple):
     text: str
     positions: Sequence[str] | None
     conversions: Sequence[tuple[int, Callable[[Any], Any]]]
+    compiled: SQLCompiler | None
+    """What a list of values is written into, one parameter each; `None`: the text is whole."""
+
+    def filled(self, parameters: Mapping[str, Any]) -> tuple[str, Parameters]:
+        """Return the text and the parameters of the driver."""
+        if self.compiled is not None:
+            state = self.compiled.construct_expanded_state(dict(parameters))
+            if self.positions is None:
+                return state.statement, dict(state.parameters)
+            return state.statement, state.positional_parameters
+        if self.positions is None:
+            return self.text, dict(parameters)
+        return self.text, tuple(parameters[name] for name in self.positions)
 
 
 class PlainSelect:
     """A SELECT whose text is made once for each driver.
 
-    :param statement: all of its parameters are texts.
+    :param statement: all of its parameters are texts, numbers, or lists made by `Batches.many` for
+        conditions of `batches.among`.
     """
 
     def __init__(self, statement: Select[*tuple[Any, ...]]) -> None:
         self._statement = statement
         self._forms: dict[tuple[str, str], _Form] = {}
 
-    def rows(self, connection: Connection, parameters: Mapping[str, str]) -> Sequence[Any]:
+    def rows(self, connection: Connection, parameters: Mapping[str, Any]) -> Sequence[Any]:
         """Return the rows, with the types that the columns have for SQLAlchemy."""
         dialect = connection.dialect
         form = self._forms.get((dialect.name, dialect.driver))
         if form is None:
             form = self._forms[dialect.name, dialect.driver] = self._form(dialect)
-        found_rows = rows(
-            connection,
-            form.text,
-            dict(parameters)
-            if form.positions is None
-            else tuple(parameters[name] for name in form.positions),
-        )
+        found_rows = rows(connection, *form.filled(parameters))
         if not form.conversions:
             return found_rows
         converted_rows = []
@@ -133,6 +143,8 @@ class PlainSelect:
 
     def _form(self, dialect: Dialect) -> _Form:
         compiled_statement = self._statement.compile(dialect=dialect)
+        assert isinstance(compiled_statement, SQLCompiler), "it is no definition of a table"
+        has_list = any(parameter.expanding for parameter in compiled_statement.binds.values())
         # The driver of SQLite returns times as texts; all else has its type from any driver.
         conversions = {
             number: column.type.dialect_impl(dialect).result_processor(dialect, None)
@@ -143,4 +155,11 @@ class PlainSelect:
             str(compiled_statement),
             compiled_statement.positiontup if compiled_statement.positional else None,
             [(number, convert) for number, convert in conversions.items() if convert],
+            compiled_statement if has_list else None,
         )
+
+
+@lru_cache(maxsize=256)
+def select_of(statement: Select[*tuple[Any, ...]]) -> PlainSelect:
+    """Return the one plain select of a statement, which is a constant of a module."""
+    return PlainSelect(statement)

@@ -99,7 +99,10 @@ class PostgresqlBatches(Batches):
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         if len(values) == 1:
             return "= %s", (values[0],)
-        return "= ANY(%s)", (list(values),)
+        return "= ANY(%s)", (_array(values),)
+
+    def many(self, values: Sequence[Value]) -> object:
+        return _array(values)
 
     def join_to_few(self, table: str, condition: str) -> str:
         # The planner does not know how few they are and would scan the whole table instead; an

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
 from placement_server.store import unused
+from placement_server.store.dialects.batches import among
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.providers import associate, bump
 from placement_server.store.records import Provider
@@ -32,7 +33,7 @@ _ROWS: Final = select(
     placement_aggregates.c.uuid,
     placement_aggregates.c.id,
     unused.is_marked(placement_aggregates),
-).where(placement_aggregates.c.uuid.in_(bindparam("uuids", expanding=True)))
+).where(among(placement_aggregates.c.uuid, "uuids"))
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[int, list[str]]:

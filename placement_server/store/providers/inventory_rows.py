@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from msgspec.structs import astuple
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects.batches import NewInventory, among, chunks
+from placement_server.store.dialects.batches import NewInventory, among
+from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.past_changes import RESERVED, TOTAL
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable
@@ -80,7 +81,7 @@ _HOLD_MANY: Final = _held(among(_C.resource_provider_id, "provider_ids"))
 _KEYS: Final = select(_C.resource_provider_id, _C.resource_class_id).where(
     among(_C.resource_provider_id, "provider_ids")
 )
-_SUMS: Final = (
+_SUMS: Final = PlainSelect(
     select(
         allocations.c.resource_provider_id,
         allocations.c.resource_class_id,
@@ -92,7 +93,6 @@ _SUMS: Final = (
     )
     .group_by(allocations.c.resource_provider_id, allocations.c.resource_class_id)
 )
-_DELETE: Final = sa.delete(inventories).where(among(_C.id, "ids"))
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[int, dict[str, StoredInventory]]:
@@ -156,8 +156,8 @@ def remove(tx: WriteTransaction, held_inventories: Collection[HeldInventory]) ->
     if tx.past is not None:
         for inventory in held_inventories:
             tx.past.add(inventory.provider_id, TOTAL, inventory.class_id, inventory.total, 0)
-    for ids in chunks(sorted(inventory.id for inventory in held_inventories)):
-        tx.execute(_DELETE, {"ids": ids})
+    ids = (inventory.id for inventory in held_inventories)
+    tx.count_among("DELETE FROM inventories WHERE id ", ids)
 
 
 def require_none(tx: WriteTransaction, keys: Iterable[Key]) -> None:
@@ -182,8 +182,11 @@ def sum_allocations(tx: ReadTransaction, keys: Collection[Key]) -> dict[Key, int
     if not keys:
         return {}
     provider_ids, class_ids = ({*numbers} for numbers in zip(*keys, strict=True))
-    among_them = {"provider_ids": sorted(provider_ids), "class_ids": sorted(class_ids)}
-    sums = {(row[0], row[1]): int(row[2]) for row in tx.execute(_SUMS, among_them)}
+    among_them = {
+        "provider_ids": tx.batches.many(sorted(provider_ids)),
+        "class_ids": tx.batches.many(sorted(class_ids)),
+    }
+    sums = {(row[0], row[1]): int(row[2]) for row in _SUMS.rows(tx.connection, among_them)}
     return {key: sums.get(key, 0) for key in keys}
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects.batches import among, chunks
+from placement_server.store.dialects.batches import among, stamp
 from placement_server.store.errors import (
     ParentNotFound,
     ProviderHasAllocations,
@@ -28,6 +28,7 @@ from placement_server.store.tables import (
     agent_reports,
     allocations,
     inventories,
+    placement_aggregates,
     resource_provider_aggregates,
     resource_provider_traits,
     resource_providers,
@@ -60,11 +61,10 @@ _TREE_ROWS: Final = (
     .order_by(_C.id)
 )
 _HOLD: Final = HOLD_PROVIDERS.add_columns(_C.generation).where(among(_C.id, "ids"))
-_RAISE: Final = (
-    sa.update(resource_providers)
-    .where(among(_C.id, "ids"))
-    .values(generation=_C.generation + bindparam("by"), updated_at=bindparam("now"))
-)
+_CALLED: Final = {
+    names.table: select(names.table.c.id, names).where(among(names.table.c.id, "ids"))
+    for names in (traits.c.name, placement_aggregates.c.uuid)
+}
 _CHILDREN: Final = select(sa.exists().where(_C.parent_provider_id == bindparam("the_id")))
 _ALLOCATED: Final = select(
     sa.exists().where(allocations.c.resource_provider_id == bindparam("the_id"))
@@ -90,8 +90,12 @@ def hold(tx: WriteTransaction, ids: Collection[int]) -> dict[int, HeldProvider]:
 def raise_held(tx: WriteTransaction, increments: Mapping[int, int]) -> None:
     """Raise the generations of providers that are locked, by so much each."""
     for by in sorted({*increments.values()} - {0}):
-        for ids in chunks(sorted(number for number in increments if increments[number] == by)):
-            tx.execute(_RAISE, {"ids": ids, "by": by, "now": tx.now})
+        tx.count_among(
+            f"UPDATE resource_providers SET generation = generation + {by}, "
+            f"updated_at = {tx.batches.moment} WHERE id ",
+            (number for number in increments if increments[number] == by),
+            stamp(tx.now),
+        )
 
 
 def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
@@ -347,9 +351,8 @@ def associate(
     """
     table = others.table
     if tx.past is not None and old_ids != new_ids:
-        called = select(names.table.c.id, names).where(among(names.table.c.id, "ids"))
         what = TRAIT if names.table is traits else AGGREGATE
-        for other_id, name in tx.execute_among(called, "ids", old_ids ^ new_ids):
+        for other_id, name in tx.execute_among(_CALLED[names.table], "ids", old_ids ^ new_ids):
             tx.past.add(provider.id, what, name, int(other_id in old_ids), int(other_id in new_ids))
     if old_ids - new_ids:
         tx.execute(

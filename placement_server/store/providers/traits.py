@@ -8,6 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
+from placement_server.store.dialects.batches import among, chunks
 from placement_server.store.errors import NameInUse, StandardName, TraitNotFound
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.providers import associate, bump
@@ -55,8 +56,9 @@ def list_names(
     if names is None:
         rows = tx.execute(statement.order_by(_T.id)).all()
     else:
-        by_name = statement.where(_T.name.in_(bindparam("names", expanding=True)))
-        rows = sorted(tx.execute_among(by_name, "names", names))
+        by_name = statement.where(among(_T.name, "names"))
+        parts = chunks(sorted(set(names)))
+        rows = sorted(row for part in parts for row in tx.execute(by_name, {"names": part}))
     # SQL's LIKE has wildcards, and ignores case on some databases
     return [name_row(row) for row in rows if prefix is None or row[1].startswith(prefix)]
 
