@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from compute_agent import errors
 from compute_agent.agent import assembly
+from compute_agent.agent.availability import AUTOMATIC
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd import logging_setup
 from compute_agent.cmd.agent.running import ask_agent, troubles
@@ -86,9 +87,23 @@ def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     except errors.ComputeAgentError as error:
         yield Diagnosis(Level.ERROR, "running agent", str(error))
         return
+    yield from shown_faults(status)
+
+
+def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    """Yield what is wrong by the status of a running agent; what an operator chose is fine."""
     for call in status.get("hung_calls", ()):
         text = f"{call['source']} hangs in {call['call']} since {call['since']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
     for name, trouble in troubles(status):
         text = f"{name}: {trouble['what']} since {trouble['since']}: {trouble['message']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
+    if (state := status.get("state")) is not None:
+        text = f"its state is not written since {state['since']}: {state['message']}"
+        yield Diagnosis(Level.ERROR, "running agent", text)
+    for node in status["nodes"]:
+        if not node["enabled"]:
+            reason = node["disabled_reason"] or "no reason given"
+            level = Level.WARNING if reason.startswith(AUTOMATIC) else Level.FINE
+            text = f"{node['name']} takes no new instances: {reason}"
+            yield Diagnosis(level, "running agent", text)

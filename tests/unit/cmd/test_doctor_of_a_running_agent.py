@@ -1,0 +1,71 @@
+"""What `doctor` makes of the status of an agent that runs: no fault that is shown is fine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compute_agent.agent.availability import BUILDS, HYPERVISOR
+from compute_agent.cmd.agent.doctor import shown_faults
+from compute_agent.discovery.bounded_calls import HungCall
+from compute_agent.manage.diagnosis import Level
+from compute_agent.state.files import StateUnusable
+from compute_agent.state.ledger import Ledger
+from compute_agent.tracker.status import StatusBoard, Trouble
+
+TROUBLE = Trouble("conflict", "another agent writes it.", time.time(), 3)
+Change = Callable[[StatusBoard], None]
+
+
+def disabled(reason: str) -> Change:
+    return lambda board: board.set_availability(is_enabled=False, reason=reason)
+
+
+def hung(board: StatusBoard) -> None:
+    board.hung_calls = lambda: [HungCall("libvirt", "listAllDomains", time.time())]
+
+
+def in_search(board: StatusBoard) -> None:
+    board.search_trouble = TROUBLE
+
+
+def unwritten(path: Path) -> Change:
+    """A directory lies where the state is to be written."""
+
+    def change(board: StatusBoard) -> None:
+        ledger = Ledger(path)
+        board.state_files = ledger.files
+        (path / "ledger.json").mkdir(parents=True)
+        with pytest.raises(StateUnusable):
+            ledger.remember_providers(["provider"])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "text"),
+    [
+        (lambda _board: None, None, ""),
+        (lambda board: board.set_node("host1", "u", trouble=TROUBLE), Level.ERROR, "another agent"),
+        (in_search, Level.ERROR, "another agent"),
+        (hung, Level.ERROR, "listAllDomains"),
+        ("unwritten", Level.ERROR, "ledger.json"),
+        (disabled(f"{HYPERVISOR}: it is gone"), Level.WARNING, "it is gone"),
+        (disabled(f"{BUILDS}: 3 in a row"), Level.WARNING, "3 in a row"),
+        (disabled("fan"), Level.FINE, "host1 takes no new instances: fan"),
+        (disabled(""), Level.FINE, "no reason given"),
+    ],
+)
+def test_each_fault_is_a_diagnosis(
+    tmp_path: Path, change: Change | str, level: Level | None, text: str
+) -> None:
+    board = StatusBoard("host1")
+    board.set_node("host1", "u", startup=False)
+    (unwritten(tmp_path / "state") if isinstance(change, str) else change)(board)
+    diagnoses = list(shown_faults(json.loads(json.dumps(board.document()))))
+    assert [d.level for d in diagnoses] == ([] if level is None else [level])
+    assert all(text in d.text for d in diagnoses)
