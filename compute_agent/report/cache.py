@@ -97,8 +97,8 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, answer: AtGeneration[Any
     When the generation moved since the other aspects were read, those are stale; when this answer
     is older than the generation in the tree, it is stale.
     """
-    earlier = tree.data(uuid).generation
-    generation = answer.generation if earlier is None else max(earlier, answer.generation)
+    earlier = tree.data(uuid).generation or 0
+    generation = max(earlier, answer.generation)
     match aspect:
         case "inventories":
             tree.update_inventory(uuid, answer.content, generation, operator_keys=())
@@ -108,10 +108,12 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, answer: AtGeneration[Any
             tree.update_traits(uuid, answer.content, generation)
         case _:
             raise ValueError(f"no aspect {aspect}")
-    if earlier is not None and answer.generation > earlier:
+    if answer.generation > earlier:
         tree.mark_stale(uuid)
     if answer.generation == generation:
         tree.mark_fresh(uuid, [aspect])
+    else:
+        tree.mark_stale(uuid, [aspect])
 
 
 def replace_sharing(

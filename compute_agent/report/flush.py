@@ -144,17 +144,13 @@ class Flush(Struct, eq=False):
                     return True
                 return False
             case PutProvider(uuid, _, _, _, parent_uuid):
-                return self._is_gone(uuid) or parent_uuid in self._lost_uuids
-            case SetAggregates(uuid) | SetTraits(uuid) | DeleteProvider(uuid):
-                return self._is_gone(uuid)
+                return not self._lost_uuids.isdisjoint({uuid, parent_uuid})
+            case SetAggregates(uuid) | SetTraits(uuid):
+                return uuid in self._lost_uuids
             case SetInventory(uuid):
-                return self._is_gone(uuid) or uuid in self._unready
+                return uuid in self._lost_uuids or uuid in self._unready
             case _:
                 return False
-
-    def _is_gone(self, uuid: str) -> bool:
-        """Return whether the provider was not created or is missing, alone or with a parent."""
-        return uuid in self._lost_uuids or not self.live.exists(uuid)
 
     def _record_failure(self, step: Step, error: errors.ComputeAgentError) -> None:
         uuid = getattr(step, "uuid", self.root_uuid)

@@ -42,9 +42,7 @@ def merge_inventory(base: Inventory, theirs: Inventory, ours: Inventory) -> Froz
 
     A ratio or reserve that we left as it was follows an operator's change.
     """
-    merged_inventory = {
-        rc: record for rc, record in theirs.items() if rc not in base and rc not in ours
-    }
+    merged_inventory = {rc: record for rc, record in theirs.items() if rc not in base}
     for rc, record in ours.items():
         merged_inventory[rc] = _merge_record(base.get(rc), theirs.get(rc), record)
     return FrozenRecord(merged_inventory)
@@ -58,13 +56,9 @@ def _merge_record(
     followed_values = {
         key: theirs[key]
         for key in OPERATORS_OWN
-        if _same(ours[key], base[key]) and not _same(theirs[key], ours[key])
+        if single_precision(ours[key]) == single_precision(base[key])
     }
-    return FrozenRecord({**ours, **followed_values}) if followed_values else ours
-
-
-def _same(first: float, second: float) -> bool:
-    return single_precision(first) == single_precision(second)
+    return FrozenRecord({**ours, **followed_values})
 
 
 class ProviderWrites(Struct, frozen=True):
@@ -127,7 +121,6 @@ class ProviderWrites(Struct, frozen=True):
         """Reserve all of a provider that cannot be deleted, so that it takes nothing new."""
 
         def attempt() -> None:
-            self.live.mark_stale(uuid, ["inventories"])
             provider = self._fresh(uuid, "inventories")
             reserved = FrozenRecord(
                 {
@@ -150,10 +143,7 @@ class ProviderWrites(Struct, frozen=True):
         self.live.update_inventory(uuid, inventory, answer.generation, operator_keys=())
 
     def _fresh(self, uuid: str, aspect: str) -> ProviderData:
-        if not self.live.exists(uuid):
-            raise errors.ResourceProviderNotFound(
-                f"provider {uuid} disappeared from placement with its parent"
-            )
+        check_exists(self.live, uuid)
         if aspect in self.live.stale_aspects(uuid):
             with self._noticing_others(uuid):
                 self.reader.reread(self.live, uuid, [aspect])
@@ -161,21 +151,21 @@ class ProviderWrites(Struct, frozen=True):
 
     @contextmanager
     def _noticing_others(self, uuid: str) -> Iterator[None]:
-        """Mark what becomes doubtful by an error, and let the error pass."""
+        """Mark what becomes doubtful by a conflict, and let the error pass."""
         try:
             yield
         except errors.ResourceProviderUpdateConflict:
             self.live.mark_stale(uuid)
             raise
-        except errors.ResourceProviderNotFound:
-            if self.live.exists(uuid):
-                self.live.remove(uuid)
-            raise
-        except errors.PlacementUnavailable:
-            # the write may have happened although its answer was lost
-            if self.live.exists(uuid):
-                self.live.mark_stale(uuid)
-            raise
+
+
+def check_exists(live: ProviderTree, uuid: str) -> None:
+    """Check that a provider is in the tree that was read last.
+
+    :raises errors.ResourceProviderNotFound: another writer deleted it since the tree was planned.
+    """
+    if not live.exists(uuid):
+        raise errors.ResourceProviderNotFound(f"provider {uuid} disappeared from placement")
 
 
 def remove_tree(placement: PlacementApi, root_uuid: str, *, with_allocations: bool) -> None:

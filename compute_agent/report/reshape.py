@@ -18,7 +18,7 @@ from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
-from compute_agent.report.provider_writes import merge_inventory
+from compute_agent.report.provider_writes import check_exists, merge_inventory
 from compute_agent.report.steps import SetInventory
 from compute_agent.report.tree_reader import TreeReader
 
@@ -55,8 +55,6 @@ class Reshaper(Struct, eq=False):
             LOG.info("%s is not permitted: %s. Inventories are written one by one.", doing, exc)
             return False
         except errors.PlacementUnavailable as exc:
-            for uuid in merged_inventories:
-                live.mark_stale(uuid, ["inventories"])
             if exc.status != 500:
                 raise
             LOG.warning("%s failed: %s. Inventories are written one by one.", doing, exc)
@@ -81,6 +79,7 @@ class Reshaper(Struct, eq=False):
 
         :param allocations: consumer uuid -> record as it shall be.
         :raises errors.PlacementReshapeConflict: another writer was first; begin again from reading.
+        :raises errors.ResourceProviderNotFound: likewise; it deleted a provider.
         :raises errors.ReshapeFailed: refused, or half done, which placement should exclude.
         :raises errors.PlacementUnavailable: it did not happen as placement cannot answer, or its
             outcome is unknown; begin again from reading once placement is back.
@@ -98,7 +97,6 @@ class Reshaper(Struct, eq=False):
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
-            self.is_allowed = False
             raise errors.ReshapeFailed(
                 f"the placement user needs role service: {exc}", status=403, detail=exc.detail
             ) from exc
@@ -110,6 +108,8 @@ class Reshaper(Struct, eq=False):
 
     def _merge(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
         """Return the wanted inventories, merged with changes by others, where they differ."""
+        for change in changes:
+            check_exists(live, change.uuid)
         stale_uuids = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
         self.workers.results(
             [partial(self.reader.reread, live, uuid, ["inventories"]) for uuid in stale_uuids]

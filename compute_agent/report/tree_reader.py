@@ -56,7 +56,10 @@ class TreeReader(Struct, frozen=True):
         :raises errors.PlacementError: something could not be read.
         """
         with cache.lock:
-            is_due, cache.written_elsewhere = cache.written_elsewhere, False
+            is_due = cache.written_elsewhere
+            if is_due:
+                # and only then: another thread may set it just now
+                cache.written_elsewhere = False
             try:
                 self.retries.while_conflicting(lambda: self._read_either_way(cache, fresh, is_due))
             except errors.PlacementError:
@@ -100,9 +103,8 @@ class TreeReader(Struct, frozen=True):
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
         providers = self.providers.in_tree(cache.root_uuid)
         refresh = self._refresh_is_due(cache)
-        stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
         looks_for_sharing = refresh or fresh or _sharing_is_due(cache)
-        if not (stale or looks_for_sharing) and _is_as_known(cache, providers):
+        if not looks_for_sharing and _is_as_known(cache, providers):
             self._commit(cache, cache.tree, refresh)
             return
         tree = cache.tree.snapshot()

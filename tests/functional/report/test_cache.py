@@ -38,6 +38,9 @@ def test_a_file_that_cannot_be_used_costs_reads_and_nothing_else(stopped, damage
     stopped.report(small(stopped.name))
     assert stopped.tally.requests == 1 + 2 * 3
     assert stopped.tally.writes == 0
+    # one of another version is no damage
+    is_damaged = "99" not in damage(text)
+    assert len(list(stopped.cache_path.parent.glob("*.broken"))) == is_damaged
 
 
 def test_a_file_that_cannot_be_read_is_no_reason_not_to_start(stopped):

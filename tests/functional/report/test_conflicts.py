@@ -7,7 +7,7 @@ import pytest
 from compute_agent import errors
 from tests.functional.report.claims import claim
 from tests.functional.report.interference import before_next
-from tests.functional.report.layouts import also, small
+from tests.functional.report.layouts import also, large, small
 
 
 @pytest.fixture
@@ -83,6 +83,42 @@ def test_a_stale_provider_is_read_before_it_is_written(reported, other):
     reported.report(small(reported.name, vcpus=9))
     assert reported.tally.failed_count == 0
     assert other.find_provider(reported.root).inventory["VCPU"]["allocation_ratio"] == 3.0
+
+
+def test_what_others_wrote_just_as_it_is_wanted_is_not_written_again(reported, other):
+    lay_out = also(
+        small(reported.name, vcpus=9),
+        lambda tree: tree.add_traits(reported.name, "HW_CPU_X86_AVX"),
+    )
+
+    def likewise() -> None:
+        base = other.get_provider_tree(reported.root)
+        new = base.snapshot()
+        lay_out(new)
+        other.update_from_provider_tree(base, new)
+
+    before_next(reported, "PUT", "/inventories", likewise)
+    reported.report(lay_out)
+    assert [write.split("/")[-1] for write in reported.writes] == ["inventories"]
+
+
+def test_what_others_are_known_to_have_written_is_read_by_the_first_read_that_succeeds(
+    reported, other
+):
+    other.change_traits(reported.root, add=["HW_CPU_X86_AVX"])
+    reported.client.written_elsewhere(reported.root)
+
+    def away(method, path, body):
+        raise errors.PlacementAPIConnectFailure("refused", method=method, path=path)
+
+    reported.transport.before = away
+    with pytest.raises(errors.PlacementUnavailable):
+        reported.client.get_provider_tree(reported.root)
+    reported.transport.before = None
+    assert (
+        "HW_CPU_X86_AVX"
+        in reported.client.get_provider_tree(reported.root).data(reported.root).traits
+    )
 
 
 def test_four_conflicts_in_a_row_are_a_collected_failure(reported, other, clock):
@@ -180,6 +216,20 @@ def test_one_child_whose_name_is_taken_does_not_stop_the_others(host, other):
     assert [f.aspect for f in failed.value.failures] == ["create"]
     assert failed.value.failures[0].error.name_conflict_uuid == holder
     assert other.find_provider(host.root).inventory["VCPU"]["total"] == 8
+
+
+def test_below_a_provider_that_cannot_be_made_nothing_is_tried(host, other):
+    holder = str(uuidlib.uuid4())
+    other.placement.providers.create(holder, f"{host.name}_NIC0", None)
+    lay_out = large(host.name, host.tag)
+    with pytest.raises(errors.ResourceProviderSyncFailed) as failed:
+        host.report(lay_out)
+    assert [(f.name, f.aspect) for f in failed.value.failures] == [(f"{host.name}_NIC0", "create")]
+    tree = other.get_provider_tree(host.root, fresh=True)
+    assert len(tree.get_provider_uuids(host.root)) == 45 - 17
+    other.delete_resource_provider(holder)
+    host.report(lay_out)
+    assert len(other.get_provider_tree(host.root, fresh=True)) == 45
 
 
 def test_a_rename_to_a_taken_name_names_the_holder(reported, other):

@@ -1,6 +1,7 @@
 """Inventory and what is allocated of it move together, or not at all."""
 
 import uuid as uuidlib
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.functional.report.claims import claim, held_by
 from tests.functional.report.failing_answers import answering, explained, lost_after
 from tests.functional.report.gpu_move import assert_done, flat, nested, reshape
 from tests.functional.report.interference import before_next
-from tests.functional.report.layouts import also, small
+from tests.functional.report.layouts import also, large, small
 
 
 def assert_not_done(host, other, guests):
@@ -21,6 +22,10 @@ def assert_not_done(host, other, guests):
 
 def to_reshaper(_method, path):
     return path == "/reshaper"
+
+
+def report_large(host):
+    host.report(large(host.name, host.tag))
 
 
 def sent_to_reshaper(host):
@@ -89,6 +94,29 @@ def test_a_reshaper_that_crashes_ends_the_flush_before_what_stands_on_the_new_la
     assert_not_done(host, other, guests)
 
 
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_layout_that_is_neither_after_a_lost_answer_is_no_success_and_no_outage(
+    host, other, guests, arrived
+):
+    """Another writer changed one of the providers meanwhile; the others are as one layout has."""
+
+    def lose(method, path):
+        if path == "/reshaper":
+            base = other.get_provider_tree(host.root, fresh=True)
+            new = base.snapshot()
+            inventory = base.data(host.root).inventory
+            new.update_inventory(host.root, {**inventory, "VCPU": {"total": 6}})
+            other.update_from_provider_tree(base, new)
+            raise errors.PlacementAPIConnectFailure("reset", method=method, path=path)
+
+    if arrived:
+        host.transport.after = lambda method, path, _body, answer: lose(method, path) or answer
+    else:
+        host.transport.before = lambda method, path, _body: lose(method, path)
+    with pytest.raises(errors.ReshapeFailed, match="neither the old nor the new layout"):
+        reshape(host, guests)
+
+
 def test_placement_gone_for_good_during_the_reshape_is_unavailable_and_later_converges(
     host, other, guests
 ):
@@ -134,6 +162,16 @@ def test_a_user_without_role_service_is_told_so(host, other, guests):
     assert_not_done(host, other, guests)
 
 
+@pytest.mark.parametrize("is_reshape", [True, False], ids=["reshape", "many inventories"])
+def test_credentials_that_are_refused_for_now_are_no_missing_role(host, other, guests, is_reshape):
+    """A start that fails by a reshape is not tried again, and inventories go on one by one."""
+    answering(host, 401, explained(401, "expired"), to_reshaper)
+    act = partial(reshape, guests=guests) if is_reshape else report_large
+    with pytest.raises(errors.PlacementUnauthorized):
+        act(host)
+    assert host.tally.by_call["PUT /resource_providers/*/inventories"] == 0
+
+
 def test_a_reshape_placement_refuses_is_failed_with_its_reason(host, other, guests):
     def edit(allocations, new):
         allocations[guests[0]]["allocations"][host.root]["resources"]["VCPU"] = 99
@@ -168,9 +206,11 @@ def test_a_new_provider_that_cannot_get_its_traits_stops_the_reshape(host, other
 
     answering(host, 400, explained(400, "no"), about_new)
     with pytest.raises(errors.ResourceProviderSyncFailed):
-        reshape(host, guests)
+        reshape(host, guests, edit=lambda _, new: new.add_traits(host.name, "HW_CPU_X86_AVX"))
     assert host.tally.by_call["POST /reshaper"] == 0
     assert_not_done(host, other, guests)
+    # nor what comes after it
+    assert "HW_CPU_X86_AVX" not in other.find_provider(host.root).traits
 
 
 def test_allocations_on_other_hosts_and_the_types_of_consumers_stay_as_they_are(

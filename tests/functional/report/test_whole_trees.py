@@ -290,3 +290,28 @@ def test_a_trait_that_is_added_alone_and_removed_by_others_is_not_believed_to_be
     reported.report(small(reported.name))
     tree = reported.client.known_tree(reported.root)
     assert "COMPUTE_STATUS_DISABLED" not in tree.data(reported.root).traits
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["each by itself", "all at once"])
+def test_a_provider_that_others_delete_before_several_writes_ends_the_pass_and_comes_back(
+    whole, other, many
+):
+    """Generations may have risen unseen, so the flush reads first, and learns of it there."""
+    lay_out = large(whole.name, whole.tag) if many else small(whole.name)
+    for _ in range(2):
+        whole.report(lay_out)
+    tree = whole.client.get_provider_tree(whole.root)
+    gone = next(data for u in tree.get_provider_uuids() if "GPU" in (data := tree.data(u)).name)
+
+    def grown(tree):
+        for uuid in tree.get_provider_uuids(whole.root):
+            inventory = tree.data(uuid).inventory
+            tree.update_inventory(uuid, {rc: {**n, "total": 7} for rc, n in inventory.items()})
+
+    def deleted(_tree):
+        other.delete_resource_provider(gone.uuid)
+
+    with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin again"):
+        whole.report(also(lay_out, grown, deleted))
+    whole.report(also(lay_out, grown))
+    assert other.find_provider(gone.uuid).inventory["VGPU"]["total"] == 7

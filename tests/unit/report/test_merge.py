@@ -28,7 +28,7 @@ def test_our_additions_and_removals_are_applied_to_theirs(base, theirs, ours, me
 
 def test_our_class_wins_and_theirs_stays():
     base = inventory(VCPU={"total": 8})
-    theirs = inventory(VCPU={"total": 7}, CUSTOM_T={"total": 1})
+    theirs = inventory(VCPU={"total": 7}, CUSTOM_T={"total": 1}, DISK_GB={"total": 5})
     ours = inventory(VCPU={"total": 9}, DISK_GB={"total": 3})
     merged = merge_inventory(base, theirs, ours)
     assert {rc: record["total"] for rc, record in merged.items()} == {
