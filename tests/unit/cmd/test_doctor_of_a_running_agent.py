@@ -1,4 +1,4 @@
-"""What `doctor` makes of the status of an agent that runs: no fault that is shown is fine."""
+"""Diagnoses that `doctor` makes of the status of a running agent: no fault shown is fine."""
 
 from __future__ import annotations
 
