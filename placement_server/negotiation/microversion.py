@@ -90,7 +90,7 @@ def negotiate(header: str | None) -> Microversion:
     """Return the version that the value of `OpenStack-API-Version` asks for.
 
     The value is a comma-separated list of `<service> <version>` items. Items for other services
-    and items without a blank are ignored, the last one for placement counts, and without one the
+    and items of one word are ignored, the last one for placement counts, and without one the
     answer is the minimum.
 
     :raises InvalidVersionString: not two integers.
@@ -120,7 +120,7 @@ def version_asked_for(header: str, service_type: str) -> str | None:
     """Return the version in the last item for a service type; None when there is no such item."""
     requested_version = None
     for item in header.split(","):
-        service, blank, version = item.strip().partition(" ")
-        if blank and service.lower() == service_type:
-            requested_version = version.strip()
+        words = item.split(maxsplit=1)
+        if len(words) == 2 and words[0].lower() == service_type:
+            requested_version = words[1].rstrip()
     return requested_version

@@ -165,6 +165,13 @@ def test_a_header_about_another_service_means_1_0(api: Client) -> None:
     assert answer.headers["openstack-api-version"] == "placement 1.0"
 
 
+@pytest.mark.parametrize("between", ["  ", "\t", "\t ", "\xa0"])
+def test_any_white_space_separates_the_service_from_the_version(api: Client, between: str) -> None:
+    header = f"compute 2.1,\tPlacement{between}1.20\t"
+    answer = api.get(RP, version=None, headers={"OpenStack-API-Version": header})
+    assert answer.headers["openstack-api-version"] == "placement 1.20"
+
+
 @pytest.mark.parametrize("text", ["x" * 200, "other"])
 def test_random_version_headers_do_not_fill_the_memory(api: Client, text: str) -> None:
     known = routes._known_versions.cache_info
