@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -327,7 +328,8 @@ def parse_json(body: bytes) -> Any:
     except RecursionError as error:
         raise errors.BadRequest("Malformed JSON: nested too deeply") from error
     except ValueError as error:
-        raise errors.BadRequest(f"Malformed JSON: {error}") from error
+        reason = _BYTE_ORDER_MARK if body.startswith(codecs.BOM_UTF8) else error
+        raise errors.BadRequest(f"Malformed JSON: {reason}") from error
     if "\\u" in text:
         # Only an escape can make such characters: raw ones are not UTF-8 or not JSON.
         _refuse_bad_characters(document)
@@ -340,6 +342,8 @@ def _no_constant(name: str) -> Any:
 
 # json.loads would make one for each body
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_BYTE_ORDER_MARK: Final = "Unexpected UTF-8 BOM (decode using utf-8-sig): line 1 column 1 (char 0)"
+"""The text of json.loads, which looks for the mark before it decodes."""
 
 
 def _refuse_bad_characters(document: Any) -> None:

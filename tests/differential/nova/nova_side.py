@@ -218,7 +218,7 @@ class Requests:
             flavor, image = asked.flavor, asked.image
             asked.numa_topology = hardware.numa_get_constraints(flavor, image)
             devices = pci_request.get_pci_requests_from_flavor(flavor)
-            asked.pci_requests = devices
+            asked.pci_requests.requests += devices.requests
             asked.generate_request_groups_from_pci_requests()
             primitive = asked.obj_to_primitive()
             request_filter.process_reqspec(self._context, asked)

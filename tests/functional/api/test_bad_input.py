@@ -168,6 +168,12 @@ def test_a_negative_length_is_an_empty_body(stocked: Client) -> None:
     assert answer.detail == "Malformed JSON: Expecting value: line 1 column 1 (char 0)"
 
 
+def test_a_byte_order_mark_is_named(stocked: Client) -> None:
+    answer = stocked.post("/resource_providers", raw=b'\xef\xbb\xbf{"name": "x"}')
+    assert answer.status == 400
+    assert answer.detail.startswith("Malformed JSON: Unexpected UTF-8 BOM")
+
+
 LONG = "x" * 100_000
 
 

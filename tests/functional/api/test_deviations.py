@@ -26,3 +26,15 @@ def test_the_unsuffixed_group_needs_resources_where_a_suffixed_one_does_not(api:
     assert refused.status == 400
     path = "/allocation_candidates?resources1=VCPU:1&required2=HW_CPU_X86_AVX2"
     assert api.get(f"{path}&same_subtree=1,2&group_policy=none").status == 200
+
+
+def test_a_semicolon_separates_no_parameters_of_a_query(api: Client) -> None:
+    api.provider("a;uuid=x", uuid=HOST)
+    (provider,) = api.get("/resource_providers?name=a;uuid=x").json["resource_providers"]
+    assert provider["uuid"] == HOST
+
+
+def test_a_line_break_at_the_end_of_a_path_belongs_to_it(api: Client) -> None:
+    path = api.provider("host", uuid=HOST)
+    for url in ("/traits%0A", f"{path}%0A", f"{path}/inventories%0A"):
+        assert api.get(url).status == 404

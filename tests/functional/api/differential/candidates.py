@@ -140,14 +140,18 @@ def crash_with_a_nested_sharing_provider(difference: Difference) -> bool:
     return False
 
 
-def hidden_bad_limit(difference: Difference) -> bool:
-    """They check the last limit and use the first one."""
-    limits = [value for name, value in _pairs(difference) if name == "limit"]
-    return (
-        difference.sent.url.startswith(_PATH)
-        and difference.statuses == (500, 400)
-        and len(limits) > 1
-        and repr(limits[0]) in difference.detail_of_ours
+def hidden_bad_value(difference: Difference) -> bool:
+    """They check the last limit or group_policy and use the first one."""
+    if not difference.sent.url.startswith(_PATH) or difference.statuses not in (
+        (200, 400),
+        (500, 400),
+    ):
+        return False
+    pairs = _pairs(difference)
+    return any(
+        len(values) > 1 and f"schema['properties']['{name}']" in difference.detail_of_ours
+        for name in ("limit", "group_policy")
+        for values in [[value for key, value in pairs if key == name]]
     )
 
 

@@ -21,7 +21,10 @@ _INVALID = re.compile(
 )
 """Names in these messages come in the order of a set."""
 
-_SUFFIXES = re.compile(r"\['[^\]]*'\](?= not found in \[)|(?<= not found in )\[[^\]]*\]")
+_SUFFIXES = re.compile(
+    r"\['[^\]]*'\](?= not found in \[)|(?<= not found in )\[[^\]]*\]"
+    r"|(?<=bad group\(s\) - )\[[^\]]*\]"
+)
 
 
 def differences(theirs: Answer, ours: Answer, start: datetime) -> list[str]:

@@ -33,9 +33,11 @@ class Pair:
 
     def ask_again(self, sent: SentRequest) -> tuple[Answer, Answer]:
         """Their answer and ours at the same moment as before."""
+        headers = sent.all_headers()
         theirs = self._reference(
-            sent.method, sent.url, headers=sent.all_headers(), body=sent.body, moment=self.moment
+            sent.method, sent.url, headers=headers, body=sent.body, moment=self.moment
         )
+        length = str(len(sent.body)) if sent.body else ""
         with time_machine.travel(self.moment, tick=False):
             ours = self.api(
                 sent.method,
@@ -43,10 +45,13 @@ class Pair:
                 raw=sent.body,
                 version=None,
                 token=None,
-                headers=sent.all_headers(),
+                headers=headers,
                 environ={
                     "SERVER_NAME": "localhost",
-                    "CONTENT_LENGTH": str(len(sent.body)) if sent.body else "",
+                    "CONTENT_LENGTH": next(
+                        (v for name, v in headers.items() if name.lower() == "content-length"),
+                        length,
+                    ),
                 },
             )
         return theirs, ours

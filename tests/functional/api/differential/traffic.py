@@ -12,6 +12,7 @@ from typing import Any
 
 from ..wsgi_client import Client
 from .draw import Draw
+from .oddities import Oddities
 from .reads import Reads
 from .vocabulary import (
     AGGREGATES,
@@ -32,6 +33,7 @@ class Traffic:
     def __init__(self, seed: int, ours: Client) -> None:
         self._draw = Draw(seed, ours)
         writes, reads = Writes(self._draw), Reads(self._draw)
+        self._oddities = Oddities(self._draw)
         self._fresh = 0
         self._makers: list[tuple[int, Callable[[int], tuple[str, str, Any]]]] = [
             (8, writes.create_provider),
@@ -128,7 +130,9 @@ class Traffic:
             )
         if chance() < 0.01:
             headers[self._draw.pick(["OpenStack-System-Scope", "X-Domain-Id"])] = "all"
-        return SentRequest(method, url, version, headers, encoded, token)
+        sent = SentRequest(method, url, version, headers, encoded, token)
+        is_odd = chance() < 0.15
+        return self._oddities.applied(sent) if is_odd else sent
 
     def retire_consumers(self, sent: SentRequest) -> None:
         """Never again name consumers that a write left without allocations.
