@@ -174,15 +174,18 @@ class BoundedCalls(Struct, eq=False):
                 if remaining_seconds <= 0.0:
                     raise CallHangs(str(next(iter(self._running_calls)).as_of_now()))
                 self._condition.wait(remaining_seconds)
+            inbox = self._idle.pop() if self._idle else self._start_thread()
             self._running_calls[call] = None
             call.step(call.name)
-            inbox = self._idle.pop() if self._idle else None
-        if inbox is None:
-            inbox = SimpleQueue()
-            threading.Thread(
-                target=self._work, args=(inbox,), name=f"calls to {self.source}", daemon=True
-            ).start()
         inbox.put(call)
+
+    def _start_thread(self) -> SimpleQueue[_Call]:
+        """Start another thread, and return where it gets its calls from."""
+        inbox: SimpleQueue[_Call] = SimpleQueue()
+        threading.Thread(
+            target=self._work, args=(inbox,), name=f"calls to {self.source}", daemon=True
+        ).start()
+        return inbox
 
     def _is_over(self, call: _Call) -> bool:
         """Whether the call has returned.

@@ -88,8 +88,9 @@ class DriftHealing(Struct, eq=False):
                 return
             self._waiting_work[node] = root, work
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="healing", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="healing", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def wait(self, timeout: float) -> bool:
         """Wait until everything that was found has been treated; False if it was not in time."""

@@ -106,8 +106,8 @@ class SharedDisk(Struct, eq=False):
         with self._lock:
             if self._is_planned:
                 return
+            self.later(self.rng.uniform(0.0, self.spread), lambda: self._look(node))
             self._is_planned = True
-        self.later(self.rng.uniform(0.0, self.spread), lambda: self._look(node))
 
     def _connected_provider(self, root: str) -> ProviderData | None:
         tree = self.report.known_tree(root)

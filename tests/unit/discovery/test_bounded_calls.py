@@ -159,6 +159,19 @@ def test_a_call_that_waits_for_its_turn_is_bounded_too(hanging: HangingFunction)
     assert first.wait() == "late"
 
 
+def test_a_call_for_which_no_thread_starts_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    calls = BoundedCalls("source", one_at_a_time=True)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(threading.Thread, "start", fail)
+        calls.run("first", lambda: None)
+    assert calls.run("second", lambda: 2) == 2
+
+
 def test_a_call_inside_a_call_runs_in_its_thread() -> None:
     calls = BoundedCalls("source", one_at_a_time=True)
     assert calls.run(

@@ -4,6 +4,8 @@ import logging
 import threading
 from contextlib import contextmanager
 
+import pytest
+
 from compute_agent import errors
 from compute_agent.drift.audit import Drift, End, Treatment
 from compute_agent.drift.repair import DriftHealing, HealedKinds
@@ -75,6 +77,19 @@ def test_what_is_found_is_healed_and_told_and_everything_is_closed_again():
         ("missing", "host", {"m"}),
     ]
     assert healing.healed == [("host", "root of host", frozenset({"o", "m"}))]
+
+
+def test_what_is_found_after_a_thread_could_not_be_started_is_healed(monkeypatch):
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    healing = ScriptedHealing()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(threading.Thread, "start", fail)
+        healing.found()
+    healing.found()
+    healing.done()
+    assert healing.remedies.opened == 1
 
 
 def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():

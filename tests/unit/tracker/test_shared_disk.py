@@ -112,6 +112,19 @@ class Host:
             call()
 
 
+def test_a_look_that_could_not_be_planned_is_planned_by_the_next_pass():
+    def fail(_seconds, _call):
+        raise RuntimeError("can't start new thread")
+
+    host = Host(Placement())
+    later, host.disk.later = host.disk.later, fail
+    with pytest.raises(RuntimeError):
+        host.runs_a_pass()
+    host.disk.later = later
+    host.runs_a_pass()
+    assert len(host.planned) == 1
+
+
 def test_of_two_hosts_one_writes_and_the_other_finds_it_right():
     placement = Placement()
     one, two = Host(placement), Host(placement, measured=201)
