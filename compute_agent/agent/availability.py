@@ -11,11 +11,12 @@ happens meanwhile.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
@@ -52,6 +53,8 @@ class Availability(Struct, eq=False):
     _failed_builds: dict[str, str] = {}
     """Image by instance whose build failed since the last that succeeded; empty: not known."""
     _last_failure: float = 0.0
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    """Held from the look at a state to its change: operators and passes come at the same time."""
 
     def __post_init__(self) -> None:
         # builds of before a restart are not known: only what is claimed from now on counts
@@ -71,7 +74,8 @@ class Availability(Struct, eq=False):
         """Enable or disable, over restarts."""
         if is_enabled:
             self._failed_builds.clear()
-        self._change_state(ServiceState(is_enabled, "" if is_enabled else reason))
+        state = ServiceState(is_enabled, "" if is_enabled else reason)
+        self._change_state(lambda _state: state)
 
     def hypervisor_is_away(self, why: str) -> None:
         """Disable the host, if it is enabled, until the hypervisor is back."""
@@ -116,20 +120,32 @@ class Availability(Struct, eq=False):
         self.board.set_availability(is_enabled=state.enabled, reason=state.reason)
 
     def _disable(self, reason: str) -> None:
-        if self.state().enabled:
-            self._change_state(ServiceState(enabled=False, reason=reason, automatic=True))
+        self._change_state(
+            lambda state: (
+                ServiceState(enabled=False, reason=reason, automatic=True)
+                if state.enabled
+                else state
+            )
+        )
 
     def _undo(self, reason: str) -> None:
         """Enable the host, if it was the agent that disabled it, for what begins so."""
-        state = self.state()
-        if state.automatic and state.reason.startswith(reason):
-            self._change_state(ServiceState(enabled=True))
+        self._change_state(
+            lambda state: (
+                ServiceState(enabled=True)
+                if state.automatic and state.reason.startswith(reason)
+                else state
+            )
+        )
 
-    def _change_state(self, state: ServiceState) -> None:
-        if state == self.state():
-            return
-        self.ledger.set_service_state(state)
-        self.show()
+    def _change_state(self, change: Callable[[ServiceState], ServiceState]) -> None:
+        with self._mutex:
+            last_state = self.state()
+            state = change(last_state)
+            if state == last_state:
+                return
+            self.ledger.set_service_state(state)
+            self.show()
         described = "enabled" if state.enabled else "disabled"
         LOG.info("The host is now %s", ": ".join(filter(None, (described, state.reason))))
         self._mirror(state)

@@ -1,5 +1,6 @@
 """The disabled state of a host: who sets it, and who may undo it."""
 
+import threading
 from contextlib import nullcontext
 from typing import Any
 
@@ -64,6 +65,28 @@ def test_an_operators_choice_is_kept_shown_and_mirrored_on_every_root_at_once(be
     bench.availability.set_by_operator(True, "")
     assert bench.shown() == (True, "")
     assert bench.report.changed[2:] == [(r, (), ("COMPUTE_STATUS_DISABLED",)) for r in ROOTS]
+
+
+def test_an_operators_choice_is_not_lost_to_a_hypervisor_that_is_back_at_that_moment(
+    bench, monkeypatch
+):
+    bench.availability.hypervisor_is_away("socket closed")
+    ledger = bench.availability.ledger
+    read = ledger.service_state
+    operator = threading.Thread(target=bench.availability.set_by_operator, args=(False, "fan"))
+
+    def read_and_order(**default: bool) -> ServiceState:
+        state = read(**default)
+        if operator.ident is None:
+            operator.start()
+            operator.join(0.1)  # it may have to wait for the other change
+        return state
+
+    monkeypatch.setattr(ledger, "service_state", read_and_order)
+    bench.availability.hypervisor_is_back()
+    operator.join(30)
+    assert bench.availability.state() == ServiceState(False, "fan")
+    assert bench.shown() == (False, "fan")
 
 
 def test_saying_the_same_again_asks_placement_nothing(bench):

@@ -166,9 +166,10 @@ def test_a_call_for_which_no_thread_starts_holds_up_no_other(
         raise RuntimeError("can't start new thread")
 
     calls = BoundedCalls("source", one_at_a_time=True)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)
-        calls.run("first", lambda: None)
+        with pytest.raises(RuntimeError):
+            calls.run("first", lambda: None)
     assert calls.run("second", lambda: 2) == 2
 
 

@@ -84,9 +84,10 @@ def test_what_is_found_after_a_thread_could_not_be_started_is_healed(monkeypatch
         raise RuntimeError("can't start new thread")
 
     healing = ScriptedHealing()
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)
-        healing.found()
+        with pytest.raises(RuntimeError):
+            healing.found()
     healing.found()
     healing.done()
     assert healing.remedies.opened == 1
