@@ -30,20 +30,12 @@ class KnownOwners:
         self._turn = threading.Lock()
         self._ids = OwnerIds({}, {}, {})
 
-    def among(self, all_names: tuple[list[str], list[str], list[str]]) -> OwnerIds | None:
-        """Return the ids of all these names; `None` when one of them is not known."""
+    @property
+    def ids(self) -> OwnerIds:
+        """The ids of all names that are known, not to be changed."""
         if time.monotonic() - self._since > LIFETIME:
             self.forget()
-        ids = self._ids
-        try:
-            return OwnerIds(
-                *(
-                    {name: known_ids[name] for name in names}
-                    for known_ids, names in zip(ids, all_names, strict=True)
-                )
-            )
-        except KeyError:
-            return None
+        return self._ids
 
     def learn(self, ids: OwnerIds) -> None:
         """Remember ids that are in the database, and no others when there are too many."""

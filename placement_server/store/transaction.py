@@ -187,7 +187,7 @@ class WriteTransaction(ReadTransaction):
 
         It is the last statement.
         """
-        if self.past is not None:
+        if self.past is not None and self.past.has_entries:
             if unknown_ids := self.past.unknown_providers():
                 for provider_id, uuid, root_id in self.execute_among(_KNOWN, "ids", unknown_ids):
                     self.past.know(provider_id, uuid, root_id)

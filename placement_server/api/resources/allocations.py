@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,15 @@ from placement_server.store.records import (
 )
 
 LOG = logging.getLogger(__name__)
+
+_USUAL_UUID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""How uuids are stored; others that OpenStack takes are brought into this form."""
+
+_CLAIM_SECONDS: Final = {
+    result: metrics.CLAIM_SECONDS.labels(result)
+    for result in ("written", "refused", "lost", "failed")
+}
+"""Made once: each claim would look for one of them."""
 
 _CAUSES: Final[dict[type[Exception], str]] = {
     store_errors.CapacityExceeded: "capacity",
@@ -94,9 +104,11 @@ def of_provider(request: Request, provider_uuid: str) -> Response:
 
 def replace(request: Request, requested_uuid: str) -> Response:
     """Replace the allocations of one consumer."""
-    if not uuidutils.is_uuid_like(requested_uuid):
-        raise errors.BadRequest(f"Malformed consumer_uuid: {requested_uuid}")
-    consumer_uuid = str(uuid.UUID(requested_uuid))
+    consumer_uuid = requested_uuid
+    if not _USUAL_UUID.fullmatch(requested_uuid):
+        if not uuidutils.is_uuid_like(requested_uuid):
+            raise errors.BadRequest(f"Malformed consumer_uuid: {requested_uuid}")
+        consumer_uuid = str(uuid.UUID(requested_uuid))
     body = request.json(schemas.PUT)
     if request.version < (1, 12):
         # Of a provider listed twice the later entry counts, as in the object form.
@@ -156,6 +168,8 @@ def check_names(
     """
     stock = inventories or {}
     parts = [part for write in writes for part in write.allocations.items()]
+    if not stock and sum([1 + len(amounts) for _, amounts in parts]) <= limits.NAMES:
+        return
     providers = {*stock, *(provider for provider, _ in parts)}
     classes = set[str]().union(*stock.values(), *(amounts for _, amounts in parts))
     for names, kind in ((providers, "resource providers"), (classes, "resource classes")):
@@ -195,7 +209,7 @@ def counted_claim() -> Iterator[None]:
         result = "refused"
         raise
     finally:
-        metrics.CLAIM_SECONDS.labels(result).observe(time.perf_counter() - began)
+        _CLAIM_SECONDS[result].observe(time.perf_counter() - began)
 
 
 def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> errors.BadRequest:

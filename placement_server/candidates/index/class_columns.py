@@ -103,16 +103,6 @@ class ClassColumns:
         for name, values in zip(CLASS_FIELDS, columns, strict=True):
             getattr(self, name).extend(values)
 
-    def use(self, amounts: Mapping[int, int]) -> None:
-        """Change the use of some inventories, given by row; views keep what they have."""
-        used, fit = self.used.view().copy(), self.fit.view().copy()
-        capacity, max_unit = self.capacity.view(), self.max_unit.view()
-        for row, amount in amounts.items():
-            used[row] = amount
-            # as `largest_amounts`, which takes ten times as long for one
-            fit[row] = max(min(capacity[row] - amount, max_unit[row], UNIT_MAX), -1)
-        self.used, self.fit = GrowableArray.after(used), GrowableArray.after(fit)
-
     def compact(self, alive: BoolArray, new_slots: IntArray) -> "ClassColumns":
         """Return the inventories of living slots alone, under the new slots."""
         is_living = alive[self.slot.view()]
@@ -174,6 +164,20 @@ class ClassView(Struct, frozen=True):
         if self.largest_step_size > 1:
             fits &= amount % self.step_size == 0
         return fits
+
+    def with_amounts(self, amounts: Mapping[int, int]) -> "ClassView":
+        """Return the same inventories with another use of some, given by row."""
+        used, fit, capacity, max_unit = (
+            self.used.copy(),
+            self.fit.copy(),
+            self.capacity,
+            self.max_unit,
+        )
+        for row, amount in amounts.items():
+            used[row] = amount
+            # as `largest_amounts`, which takes ten times as long for one
+            fit[row] = max(min(capacity[row] - amount, max_unit[row], UNIT_MAX), -1)
+        return replace(self, used=used, fit=fit)
 
     def with_use(self, used: IntArray) -> "ClassView":
         """Return the same inventories with another use."""

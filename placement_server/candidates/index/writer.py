@@ -128,10 +128,10 @@ class IndexWriter:
                 amounts_by_class.setdefault(class_id, {})[row] = amount
         classes = before.classes.copy()
         for class_id, by_row in amounts_by_class.items():
+            view = classes[class_id] = classes[class_id].with_amounts(by_row)
             of_class = columns.classes[class_id]
-            of_class.use(by_row)
-            arrays = {"used": of_class.used.view(), "fit": of_class.fit.view()}
-            classes[class_id] = replace(classes[class_id], **arrays)
+            of_class.used = GrowableArray.after(view.used)
+            of_class.fit = GrowableArray.after(view.fit)
         columns.use_changes = GrowableArray.after(use_changes)
         self.index = replace(before, classes=classes, use_changes=use_changes)
 

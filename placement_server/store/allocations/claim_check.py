@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
@@ -38,37 +35,28 @@ class ProviderRequest(NamedTuple):
     amounts: Mapping[str, int]
 
 
-class RequestedAllocations(Struct, frozen=True, dict=True):
+class RequestedAllocations:
     """All new allocations of a request.
 
     :ivar parts: in the order of the request.
     :ivar class_ids: the ids of all resource classes that it names.
+    :ivar provider_ids: the ids of all providers that it names.
+    :ivar rows: provider id, class id, consumer and amount of each allocation.
+    :ivar amounts: the amounts by inventory.
     """
 
-    parts: Sequence[ProviderRequest]
-    class_ids: Mapping[str, int]
-
-    @cached_property
-    def provider_ids(self) -> frozenset[int]:
-        return frozenset([part.provider_id for part in self.parts])
-
-    @cached_property
-    def amounts(self) -> Mapping[Key, Sequence[int]]:
-        """The amounts by inventory."""
-        amounts: defaultdict[Key, list[int]] = defaultdict(list)
-        for provider_id, class_id, _, amount in self.rows:
-            amounts[provider_id, class_id].append(amount)
-        return amounts
-
-    @cached_property
-    def rows(self) -> Sequence[tuple[int, int, str, int]]:
-        """Provider id, class id, consumer and amount of each allocation."""
-        class_ids = self.class_ids
-        return [
+    def __init__(self, parts: Sequence[ProviderRequest], class_ids: Mapping[str, int]) -> None:
+        self.parts = parts
+        self.class_ids = class_ids
+        self.provider_ids = frozenset([part.provider_id for part in parts])
+        self.rows = [
             (provider_id, class_ids[name], consumer_uuid, amount)
-            for consumer_uuid, _, provider_id, amounts in self.parts
+            for consumer_uuid, _, provider_id, amounts in parts
             for name, amount in amounts.items()
         ]
+        self.amounts: dict[Key, list[int]] = {}
+        for provider_id, class_id, _, amount in self.rows:
+            self.amounts.setdefault((provider_id, class_id), []).append(amount)
 
 
 class AmountSummary(NamedTuple):
@@ -94,7 +82,8 @@ def check(
     :raises ConstraintViolated: the amount is not one that the inventory gives out.
     :raises CapacityExceeded: the amount does not fit.
     """
-    _check_inventories_exist(requested_use, inventories)
+    if not requested_use.amounts.keys() <= inventories.keys():
+        _check_inventories_exist(requested_use, inventories)
     totals: defaultdict[Key, int] = defaultdict(int)
     for _, uuid, provider_id, amounts in requested_use.parts:
         for name, amount in amounts.items():

@@ -12,7 +12,7 @@ when it has been out of use for much longer than a process remembers the ids tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import Final
@@ -66,8 +66,8 @@ def ensure_owners(
         theirs.
     """
     all_names = (sorted(set(project_ids)), sorted(set(user_ids)), sorted(set(type_names)))
-    known_ids = tx.known_owners.among(all_names)
-    if known_ids is not None:
+    known_ids = tx.known_owners.ids
+    if all(map(_are_in, known_ids, all_names)):
         return known_ids
     owner_ids, marked_names = _find(tx, all_names)
     if any(marked_names):
@@ -90,6 +90,10 @@ def ensure_owners(
         for ids, inserted_ids in zip(owner_ids, _find(tx, new_names)[0], strict=True):
             ids.update(inserted_ids)
     return owner_ids
+
+
+def _are_in(ids: Mapping[str, int], names: Iterable[str]) -> bool:
+    return ids.keys() >= set(names)
 
 
 def _find(
@@ -231,6 +235,8 @@ def _change(
     :param last_parameters: those of the text itself, behind all values.
     :raises LostRace: a record is not the one that was read.
     """
+    if not all_rows:
+        return
     for rows in chunks(sorted(all_rows, key=itemgetter(0)), _CHANGED):
         ids, generations, *columns = zip(*rows, strict=True)
         texts, values = [], []

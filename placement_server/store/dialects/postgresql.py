@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from sqlalchemy import Connection
@@ -118,10 +120,10 @@ class PostgresqlBatches(Batches):
         texts = []
         parameters: list[object] = []
         for table, columns, rows in insertions:
-            names = ", ".join(name for name, _ in columns)
-            source, values = _rows([kind for _, kind in columns], rows)
+            names, kinds = zip(*columns, strict=True)
+            source, values = _rows(kinds, rows)
             texts.append(
-                f"INSERT INTO {table} (created_at, updated_at, {names}) "
+                f"INSERT INTO {table} (created_at, updated_at, {', '.join(names)}) "
                 f"SELECT %s::timestamp, %s::timestamp, * FROM {source}"
             )
             parameters += (now, now, *values)
@@ -196,16 +198,21 @@ class PostgresqlBatches(Batches):
 
 
 def _rows(
-    kinds: Sequence[str], rows: Sequence[tuple[object, ...]]
+    kinds: tuple[str, ...], rows: Sequence[tuple[object, ...]]
 ) -> tuple[str, tuple[object, ...]]:
     """Return a FROM item with these rows, and its parameters."""
     if len(rows) > _LISTED:
-        arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
-        columns = tuple(_array(column) for column in zip(*rows, strict=True))
-        return f"unnest({arrays}) AS new_rows", columns
+        return _source(kinds, None), tuple(_array(column) for column in zip(*rows, strict=True))
+    return _source(kinds, len(rows)), tuple(chain.from_iterable(rows))
+
+
+@lru_cache(maxsize=256)
+def _source(kinds: tuple[str, ...], count: int | None) -> str:
+    """Return a FROM item with a list of so many rows, or with arrays where None."""
+    if count is None:
+        return f"unnest({', '.join(f'%s::{kind}[]' for kind in kinds)}) AS new_rows"
     row = f"({', '.join(f'%s::{kind}' for kind in kinds)})"
-    parameters = tuple(value for values in rows for value in values)
-    return f"(VALUES {', '.join([row] * len(rows))}) AS new_rows", parameters
+    return f"(VALUES {', '.join([row] * count)}) AS new_rows"
 
 
 def _array(values: Sequence[object]) -> str:
