@@ -376,13 +376,17 @@ class Agent:
 
     def _reload_now(self) -> None:
         self._manager.reloading()
+        trouble = None
         try:
             for line in agent_conf.reload(self._conf):
                 LOG.info("Option changed: %s", line)
             self._parts.reload()
         except errors.InvalidConfiguration as error:
             LOG.error("%s", error)
+            trouble = Trouble("not reloaded", str(error), time.time(), 1)
+        else:
+            LOG.info("Reloaded; every node gets a pass.")
+        self._parts.board.reload_trouble = trouble
         self.tracker.options = self._parts.options()
         self._schedule.trigger("reload")
-        LOG.info("Reloaded; every node gets a pass.")
         self._tell_ready()

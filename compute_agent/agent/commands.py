@@ -239,8 +239,8 @@ class AgentCommands(Struct, eq=False):
         )
         is_nested = self.conf.compute.enable_numa_reporting_to_placement
         running_guests = self._running_guests()
-        state = document["state"]
-        state_caveats = [] if state is None else [state["message"]]
+        host_troubles = filter(None, (document["state"], document["reload"]))
+        host_caveats = [trouble["message"] for trouble in host_troubles]
         common_facts = {
             "instances": None if running_guests is None else len(running_guests),
             "layout": "nested" if is_nested else "flat",
@@ -251,7 +251,7 @@ class AgentCommands(Struct, eq=False):
             "host": document["host"],
             "nodes": [
                 {key: node[key] for key in status_keys}
-                | {"caveats": [*node["caveats"], *state_caveats]}
+                | {"caveats": [*node["caveats"], *host_caveats]}
                 | common_facts
                 | {"io_ops": self._under_way(node["name"], running_guests)}
                 | self._announced_facts(node["name"])

@@ -88,6 +88,8 @@ class BoardCollector:
         yield _gauge("placement_up", text, value=int(board.placement.up is True))
         text = "1 if the last write to the state directory succeeded, else 0."
         yield _gauge("state_written", text, value=int(board.state_trouble is None))
+        text = "1 if the last reload read all configuration files, or there was none, else 0."
+        yield _gauge("configuration_read", text, value=int(board.reload_trouble is None))
         if (offset := board.placement.clock_offset) is not None:
             text = "Seconds by which the clock is ahead of placement's, by the Date of its answers."
             yield _gauge("clock_offset_seconds", text, value=offset)

@@ -54,7 +54,7 @@ class OwnReport(Struct, eq=False):
             "disabled_reason": ""
             if node.enabled
             else shortened(node.disabled_reason, _SHOWN_LENGTH),
-            "trouble": _text(node.trouble or self.board.state_trouble),
+            "trouble": _text(node.trouble or self.board.state_trouble or self.board.reload_trouble),
             "place": self.place._asdict(),
         }
         return with_cores(report, self.cells(node.name))

@@ -157,6 +157,8 @@ class StatusBoard:
         """Why the nodes of this host cannot be found; None: they can."""
         self.state_files: Sequence[StateFile[Any]] = ()
         """The files of the state directory, each with the failure of its last write."""
+        self.reload_trouble: Trouble | None = None
+        """Why the last reload failed; None: it did not."""
         self.placement = PlacementStatus()
         """Whether placement answers."""
         self._counters = Counters()
@@ -297,6 +299,7 @@ class StatusBoard:
             "changes": _dated(self.feed),
             "hung_calls": [_dated(call) for call in self.hung_calls()],
             "state": state and _dated(state),
+            "reload": self.reload_trouble and _dated(self.reload_trouble),
             "trouble": search and _dated(search),
             "nodes": [
                 _node_document(node)

@@ -192,6 +192,8 @@ def _print_status(document: Mapping[str, Any]) -> None:
     print(f"bus        {_bus_text(document['bus'])}")
     if (state := document["state"]) is not None:
         print(f"state      not written since {state['since']}: {state['message']}")
+    if (reload := document["reload"]) is not None:
+        print(f"options    not reloaded at {reload['since']}: {reload['message']}")
     for claim in document.get("running_claims", ()):
         seconds = time.time() - claim["since"]
         print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")

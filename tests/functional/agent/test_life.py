@@ -107,6 +107,12 @@ def test_a_reload_that_fails_keeps_what_was_and_says_so(placement, new_agent, no
         eventually(lambda: "stay in force" in agent.logged(), "the error")
         agent.script(nodes=[node], inventory={"VCPU": {"total": 9}})
         eventually(lambda: vcpus(placement, node) == 9, "passes going on")
+        assert "Reloaded" not in agent.logged()
+        assert "[compute_agent]audit_grace" in agent.status()["reload"]["message"]
+        agent.configure(compute_agent={"audit_grace": 77})
+        agent.send(signal.SIGHUP)
+        eventually(lambda: agent.status()["reload"] is None, "the end of the trouble")
+        assert "Reloaded" in agent.logged()
 
 
 def test_sigusr2_dumps_status_threads_and_options_without_secrets(placement, new_agent):
