@@ -117,7 +117,7 @@ def reload(conf: cfg.ConfigOpts) -> list[str]:
     try:
         # mutating accepts a value of the wrong type, which fails only when it is read, so the
         # files are tried on a configuration of its own first
-        new_config(default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
+        new_config((), conf.project, conf.config_file, conf.config_dir)
         changed_options = conf.mutate_config_files()
     except (cfg.Error, errors.InvalidConfiguration) as error:
         raise errors.InvalidConfiguration(
