@@ -223,17 +223,16 @@ class KeystoneTransport:
             if refusal := refused_answer(exc):
                 reason = f"got no answer that can be used: {refusal}"
                 raise _failure(errors.PlacementAnswerRefused, request, reason) from exc
-            reason = (
-                f"got no answer: {short_reason(exc)}. Check that a server answers there, "
-                f"and {self._source}"
-            )
+            is_untrusted = _CERTIFICATE_ERROR.search(str(exc))
+            suspect = "its certificate" if is_untrusted else "that a server answers there"
+            reason = f"got no answer: {short_reason(exc)}. Check {suspect}, and {self._source}"
             raise _failure(errors.PlacementAPIConnectFailure, request, reason) from exc
         except ka_exc.HttpError as exc:
             # Only keystone's own answers arrive here: placement's are returned, not raised.
             failure = (
                 errors.PlacementUnavailable if exc.http_status >= 500 else errors.PlacementError
             )
-            reason = f"was not sent, keystone answered: {exc}"
+            reason = f"was not sent, keystone answered: {exc}. Its log has the cause"
             raise _failure(failure, request, reason) from exc
         except OSError as exc:
             # The HTTP library reports in this way that a file named by the options is not there.

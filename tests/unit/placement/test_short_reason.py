@@ -58,6 +58,18 @@ def test_a_certificate_that_is_refused_is_one_short_sentence() -> None:
     )
 
 
+def test_a_certificate_that_is_refused_is_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = KeystoneTransport.to_endpoint("https://a")
+    error = exceptions.SSLError("connecting to https://a/: certificate verify failed: expired (x)")
+
+    def refuse(*_arguments: object, **_keywords: object) -> None:
+        raise error
+
+    monkeypatch.setattr("keystoneauth1.adapter.Adapter.request", refuse)
+    with pytest.raises(PlacementAPIConnectFailure, match=r"expired\. Check its certificate, and"):
+        transport.send(Request("GET", "/", (1, 0)))
+
+
 def test_other_failures_keep_their_text() -> None:
     error = exceptions.ConnectFailure("Request to http://a timed out")
     assert short_reason(error) == "Request to http://a timed out"
