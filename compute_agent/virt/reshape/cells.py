@@ -235,13 +235,7 @@ class _Pools:
         return place
 
     def _capacity(self, unit: Unit) -> int:
-        for wanted_provider in self._situation.layout.providers:
-            if self._situation.identities.uuids[wanted_provider.key] == unit.provider:
-                record = wanted_provider.inventory[unit.resource_class]
-                stored_record = None
-                if self._situation.tree.exists(unit.provider):
-                    inventory = self._situation.tree.data(unit.provider).inventory
-                    stored_record = inventory.get(unit.resource_class)
-                ratio = self._ratios.of(unit.resource_class, record, stored_record)
-                return int((record.total - min(record.reserved, record.total)) * ratio)
-        raise KeyError(unit.provider)
+        record = self._situation.wanted_providers[unit.provider].inventory[unit.resource_class]
+        stored_record = self._situation.stored_inventory(unit.provider).get(unit.resource_class)
+        ratio = self._ratios.of(unit.resource_class, record, stored_record)
+        return int((record.total - min(record.reserved, record.total)) * ratio)

@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree.inventory import Inventory
 from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.virt.driver import Allocations, InstanceDevices
 from compute_agent.virt.layout.application import Identities, descendants, is_owned
-from compute_agent.virt.layout.wanted import HostLayout
+from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
 
 DevicesOf = Callable[[str], InstanceDevices | None]
 """Consumer uuid -> what its guest holds; None = not a guest of this host."""
@@ -47,6 +48,12 @@ class Situation(Struct, frozen=True, dict=True):
             if CUSTOM_DEVICE_MISSING not in provider.traits and is_owned(provider, root_name)
         )
 
+    @cached_property
+    def wanted_providers(self) -> Mapping[str, WantedProvider]:
+        """Providers of the layout, by the uuid that each has or will have."""
+        uuids = self.identities.uuids
+        return {uuids[provider.key]: provider for provider in self.layout.providers}
+
     @property
     def root(self) -> ProviderData:
         return self.tree.data(self.identities.root)
@@ -55,10 +62,12 @@ class Situation(Struct, frozen=True, dict=True):
         """Return the name a provider has, or will have."""
         if self.tree.exists(uuid):
             return self.tree.data(uuid).name
-        for wanted_provider in self.layout.providers:
-            if self.identities.uuids[wanted_provider.key] == uuid:
-                return wanted_provider.name
-        return uuid
+        wanted_provider = self.wanted_providers.get(uuid)
+        return wanted_provider.name if wanted_provider else uuid
+
+    def stored_inventory(self, uuid: str) -> Inventory:
+        """Return what placement has of a provider: nothing where it lacks it."""
+        return self.tree.data(uuid).inventory if self.tree.exists(uuid) else {}
 
 
 def held_amount(record: Mapping[str, Any], unit: Unit) -> int:

@@ -63,29 +63,21 @@ def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None
 
 def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, frozenset[str]]]:
     """Yield providers of PCI devices in placement, with the classes the layout has not for them."""
-    wanted_classes = {
-        situation.identities.uuids[wanted_provider.key]: wanted_provider.inventory.keys()
-        for wanted_provider in situation.layout.providers
-    }
     for provider in situation.owned_providers:
         if MANAGED in provider.traits:
-            gone_classes = provider.inventory.keys() - wanted_classes.get(
-                provider.uuid, frozenset()
-            )
-            if gone_classes:
+            wanted_provider = situation.wanted_providers.get(provider.uuid)
+            wanted_inventory = wanted_provider.inventory if wanted_provider else {}
+            if gone_classes := provider.inventory.keys() - wanted_inventory.keys():
                 yield provider, frozenset(gone_classes)
 
 
 def _new_units(situation: Situation) -> dict[str, Unit]:
     """Address of a function -> where it will be counted, for those placement does not count."""
     new_units = {}
-    for wanted_provider in situation.layout.children:
-        if MANAGED not in wanted_provider.traits:
+    for uuid, wanted_provider in situation.wanted_providers.items():
+        if wanted_provider.is_root or MANAGED not in wanted_provider.traits:
             continue
-        uuid = situation.identities.uuids[wanted_provider.key]
-        stored_inventory = (
-            situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
-        )
+        stored_inventory = situation.stored_inventory(uuid)
         for resource_class, addresses in wanted_provider.units.items():
             if resource_class not in stored_inventory:
                 new_units.update(dict.fromkeys(addresses, Unit(uuid, resource_class)))

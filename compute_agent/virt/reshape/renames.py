@@ -48,9 +48,8 @@ def _renamings(
         which something is held, so where the tree has none any more an edit of this tree took it;
         where one class is left so, it is the one whose name changed.
     """
-    for wanted_provider in situation.layout.providers:
-        uuid = situation.identities.uuids[wanted_provider.key]
-        stored = situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
+    for uuid, wanted_provider in situation.wanted_providers.items():
+        stored = situation.stored_inventory(uuid)
         lost_classes = stored.keys() - wanted_provider.inventory.keys()
         new_classes = wanted_provider.inventory.keys() - stored.keys()
         left_classes = sums.get(uuid, {}).keys() - stored.keys() - wanted_provider.inventory.keys()
