@@ -98,11 +98,13 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
 
     :param extensions: `auto`, or `never` for the plain API.
     """
-    warm_up(server, directory, extensions)
+    # a server's own first requests are no agent's cost
+    first_start(server, directory, extensions)
     client = Client(server.url)
     agent = AgentUnderTest(directory, server, extensions=extensions).start()
     first, outcome = agent.measure(FIRST_START, do="start")
-    costs = [least([first, *more_first_starts(server, directory, extensions)])]
+    more = [first_start(server, directory, extensions) for _ in range(FIRST_STARTS - 1)]
+    costs = [least([first, *more])]
     change_cost, _ = agent.measure(CHANGED, CHANGES, do="passes", change="inventory")
     conflict, _ = agent.measure(CONFLICT, CHANGES, do="passes", change="claim")
     overwrite_cost, _ = agent.measure(OVERWRITTEN, CHANGES, do="passes", change="trait")
@@ -145,12 +147,12 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
     return costs, footprint
 
 
-def more_first_starts(server: Server, directory: Path, extensions: str) -> Iterator[Cost]:
-    """First starts of other hosts with the same machine."""
-    for _ in range(FIRST_STARTS - 1):
-        agent = AgentUnderTest(directory, server, extensions=extensions).start()
-        yield agent.measure(FIRST_START, do="start")[0]
-        agent.close()
+def first_start(server: Server, directory: Path, extensions: str) -> Cost:
+    """The first start of another host with the same machine."""
+    agent = AgentUnderTest(directory, server, extensions=extensions).start()
+    cost, _ = agent.measure(FIRST_START, do="start")
+    agent.close()
+    return cost
 
 
 def least(costs: Sequence[Cost]) -> Cost:
@@ -159,13 +161,6 @@ def least(costs: Sequence[Cost]) -> Cost:
     return min(
         (cost for cost in costs if cost.requests == most), key=lambda cost: cost.placement_cpu
     )
-
-
-def warm_up(server: Server, directory: Path, extensions: str) -> None:
-    """An agent of another host starts first: a server's own first requests are no agent's cost."""
-    agent = AgentUnderTest(directory, server, extensions=extensions).start()
-    agent.measure(FIRST_START, do="start")
-    agent.close()
 
 
 def refreshes(server: Server, directory: Path, client: Client, extensions: str) -> Iterator[Cost]:

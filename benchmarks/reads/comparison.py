@@ -22,7 +22,7 @@ from benchmarks.parts.postgresql import drop_database, postgresql
 from benchmarks.parts.servers import SCHEMES, Server, create_database_of, ours, published_server
 from benchmarks.parts.worlds import WORLDS, World
 from benchmarks.reads.floors import FlooredRow, floors
-from benchmarks.reads.measurement import TIMEOUT, Measurement, Start, measure_rows
+from benchmarks.reads.measurement import Measurement, measure_rows
 from benchmarks.reads.rows import MITIGATIONS, Row
 
 WORKERS = 2
@@ -30,6 +30,7 @@ WORKERS = 2
 LOAD_RATIO = 3
 # What a short run asks of each row: the least that any of them has is twice this.
 QUICK_TIMES = 2
+SECONDS = 4.0
 QUICK_SECONDS = 0.5
 
 
@@ -101,6 +102,7 @@ class Bench:
         self.cluster = cluster
         self.directory = directory
         self.quick = quick
+        self._seconds = QUICK_SECONDS if quick else SECONDS
         self.loads: dict[tuple[World, str], Load] = {}
 
     @contextlib.contextmanager
@@ -135,10 +137,7 @@ class Bench:
         self, label: str, world: World, rows: list[Row], extra: str = ""
     ) -> list[Measurement]:
         """Measure rows of one data set on one server."""
-        start: Start = lambda: self.server(label, world, extra)  # noqa: E731
-        if self.quick:
-            return measure_rows(start, rows, QUICK_SECONDS, TIMEOUT)
-        return measure_rows(start, rows, 4.0, TIMEOUT)
+        return measure_rows(lambda: self.server(label, world, extra), rows, self._seconds)
 
     def lines(self, world: World, rows: list[Row]) -> list[Line]:
         """Measure rows of one data set on both servers."""
@@ -150,7 +149,7 @@ class Bench:
         )
         mine = self.measure("ours", world, rows)
         connection = f"{SCHEMES['ours']}:{self.cluster}/{world.database('ours', self.quick)}"
-        floors_by_row = floors(connection, rows, mine, QUICK_SECONDS if self.quick else 4.0)
+        floors_by_row = floors(connection, rows, mine, self._seconds)
         return [
             Line(row, theirs.get(row), mitigated_results.get(row), cost, floors_by_row.get(row))
             for row, cost in zip(rows, mine, strict=True)

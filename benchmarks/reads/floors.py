@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.parts.postgresql import free_port
 from benchmarks.parts.servers import Server, running_server
-from benchmarks.reads.measurement import TIMEOUT, Measurement, measure
+from benchmarks.reads.measurement import Measurement, measure
 from benchmarks.reads.rows import Row, get
 
 
@@ -60,7 +60,7 @@ def floors(
                     ms = 0.0
                     if row.floor.is_served:
                         same = Row(row.name, row.world, get(f"/{number}"))
-                        ms += measure(server, same, seconds, TIMEOUT).cpu_ms
+                        ms += measure(server, same, seconds).cpu_ms
                     if row.floor.is_encoded:
                         ms += ours.floor_ms()
                     found_floors[row] = FlooredRow(ms, row.floor.most)

@@ -59,18 +59,15 @@ class Measurement:
         return 1000 * min(times)
 
 
-Start = Callable[[], contextlib.AbstractContextManager[Server]]
-
-
 def measure_rows(
-    start: Start, rows: list[Row], seconds: float, timeout: float
+    start: Callable[[], contextlib.AbstractContextManager[Server]], rows: list[Row], seconds: float
 ) -> list[Measurement]:
     """Measure rows one after the other, on a fresh server after one that gave no answer."""
     results: list[Measurement] = []
     while len(results) < len(rows):
         with start() as server:
             for row in rows[len(results) :]:
-                results.append(measure(server, row, seconds, timeout))
+                results.append(measure(server, row, seconds))
                 if results[-1].failure:
                     break
     return results
@@ -79,11 +76,10 @@ def measure_rows(
 class _Asker:
     """Asks one request again and again, until there is no answer."""
 
-    def __init__(self, server: Server, row: Row, timeout: float) -> None:
+    def __init__(self, server: Server, row: Row) -> None:
         self._server = server
         self._request = row.request()
-        self._client = Client(server.url, timeout)
-        self._timeout = timeout
+        self._client = Client(server.url, TIMEOUT)
         self.failure = ""
         self.body = b""
         self.latencies: list[float] = []
@@ -93,7 +89,7 @@ class _Asker:
         try:
             status, self.body = self._request(self._client)
         except TimeoutError:
-            self.failure = f"none in {self._timeout:g} s"
+            self.failure = f"none in {TIMEOUT:g} s"
             return
         self.latencies.append(time.perf_counter() - start)
         if status != 200:
@@ -109,9 +105,9 @@ class _Asker:
         return (self._server.cpu_seconds() - before) / asked_count
 
 
-def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measurement:
+def measure(server: Server, row: Row, seconds: float) -> Measurement:
     """Ask for about so many seconds, after requests that are not counted."""
-    asker = _Asker(server, row, timeout)
+    asker = _Asker(server, row)
     with server.on_one_cpu():
         batches = [asker.batch(0)]
         if not asker.failure and asker.latencies[0] < max(seconds, _SLOW):
