@@ -21,9 +21,12 @@ from placement_server.store.tables import (
     allocations,
     consumers,
     inventories,
+    placement_aggregates,
+    projects,
     resource_classes,
     resource_provider_aggregates,
     resource_providers,
+    users,
 )
 from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
 
@@ -94,10 +97,18 @@ _SET_NUMBERS: Final = (
 )
 
 
-_STRAY_OWNERS: Final = {
-    table: select(owner).where(~sa.exists().where(_P.id == owner)).distinct()
-    for table in (inventories, resource_provider_aggregates)
-    for owner in (table.c.resource_provider_id,)
+_STRAYS: Final = {
+    column: select(column).where(~sa.exists().where(owner_id == column)).distinct()
+    for column, owner_id in (
+        (_I.resource_provider_id, _P.id),
+        (resource_provider_aggregates.c.resource_provider_id, _P.id),
+        (resource_provider_aggregates.c.aggregate_id, placement_aggregates.c.id),
+    )
+}
+"""Rows that belong to nothing, by the column that names what there is not."""
+_LOST_OWNERS: Final = {
+    table.name: select(consumers.c.uuid, owner_id).where(~sa.exists().where(table.c.id == owner_id))
+    for table, owner_id in ((projects, consumers.c.project_id), (users, consumers.c.user_id))
 }
 _UNKNOWN_CLASSES: Final = {
     table: (
@@ -157,6 +168,14 @@ def _consumers(tx: ReadTransaction) -> Iterator[Violation]:
     for uuid, generation in tx.execute(_ORPHANS):
         detail = f"has a record of generation {generation} but no allocations"
         yield Violation("consumer", f"consumer {uuid}", detail, mendable=True)
+    for table, statement in _LOST_OWNERS.items():
+        for uuid, number in tx.execute(statement):
+            detail = (
+                f"is of number {number} of table {table}, which does not exist: no usage counts "
+                "it, and no client sees its generation; insert that row, or delete the allocations "
+                "and claim again"
+            )
+            yield Violation("consumer", f"consumer {uuid}", detail)
 
 
 def _trees(tx: ReadTransaction) -> Iterator[Violation]:
@@ -179,10 +198,10 @@ def _trees(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _strays(tx: ReadTransaction) -> Iterator[Violation]:
-    for table, owners in _STRAY_OWNERS.items():
-        for (provider_id,) in tx.execute(owners):
-            detail = f"has rows of provider number {provider_id}, which does not exist"
-            yield Violation("stray", f"table {table.name}", detail, mendable=True)
+    for column, strays in _STRAYS.items():
+        for (number,) in tx.execute(strays):
+            detail = f"has rows of {column.name} {number}, which does not exist"
+            yield Violation("stray", f"table {column.table.name}", detail, mendable=True)
 
 
 def _unknown_classes(tx: ReadTransaction) -> Iterator[Violation]:
@@ -235,9 +254,9 @@ def repair(tx: WriteTransaction) -> None:
     The order is that in which all writers take locks: consumers, inventories, providers.
     """
     _remove_orphans(tx)
-    for table, owners in _STRAY_OWNERS.items():
-        for ids in chunks(sorted(tx.execute(owners).scalars())):
-            tx.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
+    for column, strays in _STRAYS.items():
+        for ids in chunks(sorted(tx.execute(strays).scalars())):
+            tx.execute(sa.delete(column.table).where(column.in_(ids)))
     _repair_inventories(tx)
     _repair_trees(tx)
     tx.touch_names()

@@ -48,6 +48,8 @@ MENDABLE = {
     "VALUES (999999, 0, 4, 0, 1, 4, 1, 1.0, 4, 0)",
     "stray aggregate": "INSERT INTO resource_provider_aggregates "
     "(resource_provider_id, aggregate_id) VALUES (999999, 1)",
+    "stray membership": "INSERT INTO resource_provider_aggregates "
+    f"(resource_provider_id, aggregate_id) VALUES ({PROVIDER}, 999999)",
     "tree": "UPDATE resource_providers SET root_provider_id = NULL WHERE uuid = :uuid",
 }
 
@@ -79,6 +81,23 @@ def test_what_needs_a_decision_is_reported_and_left_alone(store: Store, host: st
     )
     assert batch == 1
     store.write(allocations.delete, "someone")
+    assert store.read(audit.audit) == []
+
+
+@pytest.mark.parametrize("column", ["project_id", "user_id"])
+def test_a_consumer_whose_project_or_user_is_gone_is_reported_until_it_is_rewritten(
+    store: Store, host: str, column: str
+) -> None:
+    consumer = new_uuid()
+    claim = set_of(consumer, {host: {"VCPU": 1}})
+    store.write(allocations.write, [claim])
+    sabotage(store, f"UPDATE consumers SET {column} = 999999 WHERE uuid = :uuid", uuid=consumer)
+    store.write(audit.repair)
+    [problem] = store.read(audit.audit)
+    assert (problem.check, problem.mendable) == ("consumer", False)
+    assert consumer in str(problem)
+    assert "999999" in str(problem)
+    store.write(allocations.write, [claim])
     assert store.read(audit.audit) == []
 
 
