@@ -185,7 +185,12 @@ class Answers:
         self._answers.append(answer)
         if not self._are_any.is_set():
             if self._thread is None or not self._thread.is_alive():
-                self._start_thread()
+                try:
+                    self._start_thread()
+                except RuntimeError:
+                    # the system has no thread for it, and the request is answered anyway
+                    self.record_all(0)
+                    return
             self._are_any.set()
 
     def record_all(self, patience: float = -1) -> None:

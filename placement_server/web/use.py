@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from placement_server.api.request import Request
@@ -38,9 +39,12 @@ class UseSampler:
         minute = int(time.time()) // 60
         if minute != self._minute:
             self._minute = minute
-            threading.Thread(
+            sampling = threading.Thread(
                 target=self.sample, args=(minute,), name="use-sample", daemon=True
-            ).start()
+            )
+            # of a system that has no thread for it
+            with suppress(RuntimeError):
+                sampling.start()
         return self._application(environ, start_response)
 
     def sample(self, minute: int) -> None:

@@ -303,6 +303,18 @@ def test_a_request_waits_only_for_its_own_line(
     assert caplog.text.count("GET /traits") == 5
 
 
+@pytest.mark.usefixtures("waiting_answers")
+def test_a_request_is_answered_and_logged_where_the_system_has_no_thread_for_its_line(
+    api: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert [api.get(RP).status for _ in range(4)] == [200] * 4
+    assert caplog.text.count(f"GET {RP}") == 4
+
+
 def test_a_scrape_does_not_wait_for_a_log_that_takes_no_more(
     make_api: MakeApi, waiting_answers: observation.Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,19 @@ def test_the_first_request_of_a_minute_takes_its_sample(store: Store) -> None:
     assert minutes(store) == [101, 102]
 
 
+def test_a_request_is_passed_on_where_the_system_has_no_thread_for_a_sample(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with time_machine.travel(6000, tick=False) as clock:
+        application = UseSampler(lambda *_: [b"answer"], store)
+        clock.move_to(6060)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        assert application({}, lambda *_: lambda _: None) == [b"answer"]
+
+
 def test_the_pages_read_what_requests_left_behind(api: Client) -> None:
     provider = api.post("/resource_providers", {"name": "h"}).json
     inventories = {"VCPU": {"total": 8, "allocation_ratio": 2.0}}
