@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -133,7 +133,7 @@ class Plans:
         self.targets = Targets(fleet)
         self.forced = {name for name in queries if fleet.tree(name) in emptied}
 
-    def memory(self, consumers: set[str]) -> int:
+    def memory(self, consumers: Collection[str]) -> int:
         held = (self.fleet.consumers[consumer] for consumer in consumers)
         return sum(n for amounts in held for (_p, rc), n in amounts.items() if rc == "MEMORY_MB")
 
@@ -173,15 +173,18 @@ class Plans:
             for provider, rc, _n in resources
         )
 
-    def best(self, most: int) -> tuple[int, int] | None:
-        """The fewest moves, and the least memory of so few; None where there is no plan."""
+    def best(self, most: int) -> list[tuple[int, int]]:
+        """Plans of the fewest moves: by who moves, how many, and their memory; the best first."""
         states: set[Assignment] = {frozenset()}
         for moves in range(most + len(self.forced) + 1):
-            done = [moved for moved in states if self.is_done(moved)]
+            done = {self._movers(moved) for moved in states if self.is_done(moved)}
             if done:
-                return moves, min(self.memory({c for c, _target in moved}) for moved in done)
+                return sorted((moves, self.memory(consumers)) for consumers in done)
             states = set().union(*(self._next(moved, most) for moved in states))
-        return None
+        return []
+
+    def _movers(self, moved: Assignment) -> frozenset[str]:
+        return frozenset(consumer for consumer, _target in moved)
 
     def _next(self, moved: Assignment, most: int) -> set[Assignment]:
         used, gone = self.used(moved), {consumer for consumer, _target in moved}
@@ -193,18 +196,19 @@ class Plans:
             if self.targets.fits(target[1], used)
         }
 
-    def best_at_once(self, most: int) -> tuple[int, int] | None:
+    def best_at_once(self, most: int) -> list[tuple[int, int]]:
         """The same where only the end has to hold."""
-        costs = []
+        done = set[frozenset[str]]()
         consumers = list(self.queries)
         for picks in product(*([None, *self.choices(consumer)] for consumer in consumers)):
             moved = frozenset((c, t) for c, t in zip(consumers, picks, strict=True) if t)
-            gone = {consumer for consumer, _target in moved}
+            gone = self._movers(moved)
             if len(gone - self.forced) > most or not self.is_done(moved):
                 continue
             if self.holds(moved):
-                costs.append((len(moved), self.memory(gone)))
-        return min(costs, default=None)
+                done.add(gone)
+        fewest = min(map(len, done), default=0)
+        return sorted((fewest, self.memory(gone)) for gone in done if len(gone) == fewest)
 
 
 def _stock(choices: Choices, low: int, high: int) -> Inventory:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room.places import Place
-from placement_server.candidates.make_room.plan import Bounds
+from placement_server.candidates.make_room.plan import Bounds, Plan
 from placement_server.candidates.make_room.question import Question as RoomQuestion
 from placement_server.candidates.make_room.question import find_room
 from placement_server.candidates.query.query import CandidateQuery
@@ -37,6 +37,7 @@ class Question:
             count=2 if rarely(choices) else 1,
             most_moves=choices.integer(1, 3),
             swap=rarely(choices) and len(self.fleet.consumers) < 5,
+            plans=choices.integer(1, 3),
             seconds=60,
         )
         asked = RoomQuestion(
@@ -66,17 +67,32 @@ class Question:
 
 
 def check(question: Question) -> str:
-    """Compare the plan with all plans; return what it was."""
-    plans, holdings = question.plans(), question.holdings
+    """Compare the plans with all plans; return what they were."""
+    plans, room = question.plans(), question.room
     swap, most = question.bounds.swap, question.bounds.most_moves
     best = plans.best_at_once(most) if swap else plans.best(most)
-    whole_plans = [plan for plan in question.room.plans if plan.is_whole]
-    if best is None:
-        assert not whole_plans
+    assert room.is_proved or not room.holdings.is_whole or not best
+    if not best:
+        assert not any(plan.is_whole for plan in room.plans)
+        for plan in room.plans:
+            names = {room.holdings.uuids[consumer] for consumer in plan.stuck}
+            moved = check_moves(question, plans, plan)
+            assert (moved | names, moved & names) == (plans.forced, set())
         return "none"
-    [plan] = whole_plans
-    assert question.room.is_proved or not holdings.is_whole
-    assert plan.cost == best
+    assert all(plan.is_whole and not plan.stuck for plan in room.plans)
+    assert [plan.cost for plan in room.plans] == best[: question.bounds.plans]
+    for plan in room.plans:
+        moved = check_moves(question, plans, plan)
+        assert len(moved) == len(plan.moves)
+    assert len({plan.consumers for plan in room.plans}) == len(room.plans)
+    fewest, _memory = best[0]
+    assert room.is_proved or fewest
+    return f"{fewest} moves{' to empty a tree' * bool(question.emptied)}"
+
+
+def check_moves(question: Question, plans: Plans, plan: Plan) -> set[str]:
+    """Check that each move and place fits in its turn; return who moves."""
+    holdings, swap = question.holdings, question.bounds.swap
     moved: Assignment = frozenset()
     for consumer, _held, place in plan.moves:
         name = holdings.uuids[consumer]
@@ -90,8 +106,9 @@ def check(question: Question) -> str:
         resources = question.resources(place)
         assert plans.targets.fits(resources, used)
         used.update({(provider, rc): n for provider, rc, n in resources})
-    assert len(plan.places) == question.bounds.count * (question.request is not None)
-    return f"{len(plan.moves)} moves{' to empty a tree' * bool(question.emptied)}"
+    count = question.bounds.count * (question.request is not None)
+    assert len(plan.places) == count * plan.is_whole
+    return {name for name, _target in moved}
 
 
 @st.composite
