@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 
 import numpy as np
 import pytest
 
 from placement_server.candidates.limits import Account, SearchEffort
+from placement_server.candidates.make_room import evictions
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.plan import Bounds
 from placement_server.candidates.make_room.question import Question, Room, find_room
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
-from tests.property.candidates.moving import Fleet
+from tests.property.candidates.moving import Amounts, Fleet
 from tests.unit.candidates.forest import SHARING, Provider, writer_of
 
 HOSTS = [
@@ -184,3 +185,56 @@ def test_a_consumer_moves_where_it_breaks_least() -> None:
         [plan] = find_room(index, question, fleet.held(), (), Account(), SearchEffort()).plans
         [move] = plan.moves
         assert index.columns.uuid[move.place.root] == expected
+
+
+def answer_of(question: Question, hosts: list[Provider], consumers: Mapping[str, Amounts]) -> Room:
+    fleet = Fleet(hosts, consumers)
+    index = writer_of(fleet.world()).index
+    return find_room(index, question, fleet.held(), (), Account(), SearchEffort())
+
+
+def query_of(**resources: int) -> CandidateQuery:
+    return CandidateQuery((RequestGroup("", tuple(resources.items())),))
+
+
+def test_beside_a_plan_for_all_that_is_asked_there_is_none_for_a_part() -> None:
+    hosts = [Provider(name, None, {"VCPU": 2}) for name in ("emptied", "wanted", "spare")]
+    consumers = {"g": {("emptied", "VCPU"): 1}, "h": {("wanted", "VCPU"): 1}}
+    bounds = Bounds(plans=2, seconds=600)
+    question = Question(query_of(VCPU=2), bounds, emptied=("emptied",), avoided=("spare",))
+    answer = answer_of(question, hosts, consumers)
+    assert [(len(plan.moves), plan.is_whole) for plan in answer.plans] == [(2, True)]
+    assert answer.is_proved
+
+
+def test_of_many_places_not_each_way_to_have_them_is_tried() -> None:
+    hosts = [Provider(f"host{number}", None, {"VCPU": 2}) for number in range(6)]
+    consumers = {"g": {("host0", "VCPU"): 1}, "h": {("host1", "VCPU"): 1}}
+    for number in (4, 5):
+        question = Question(query_of(VCPU=2), Bounds(count=number, seconds=600))
+        answer = answer_of(question, hosts, consumers)
+        [plan] = answer.plans
+        assert (len(plan.moves), len(plan.places)) == (number - 4, number)
+        assert answer.is_proved == (number == 4)
+        assert len({place.root for place in plan.places}) == number
+
+
+@pytest.mark.parametrize(("most", "is_proved"), [(2, False), (5000, True)])
+def test_nothing_is_proved_where_not_each_eviction_was_tried(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_proved: bool
+) -> None:
+    monkeypatch.setattr(evictions, "_MOST", most)
+    hosts = [Provider(f"host{number}", None, {"VCPU": 2}) for number in range(4)]
+    consumers = {f"g{number}": {(host.name, "VCPU"): 2} for number, host in enumerate(hosts)}
+    question = Question(query_of(VCPU=2), Bounds(seconds=600))
+    answer = answer_of(question, hosts, consumers)
+    assert (answer.plans, answer.is_proved) == ([], is_proved)
+
+
+def test_what_hosts_share_is_given_once() -> None:
+    hosts = [Provider(name, None, {"VCPU": 2}, (), ("agg",)) for name in "ab"]
+    for disk in (1, 2):
+        pool = Provider("pool", None, {"DISK_GB": disk}, (SHARING,), ("agg",))
+        question = Question(query_of(VCPU=2, DISK_GB=1), Bounds(count=2, most_moves=1))
+        answer = answer_of(question, [*hosts, pool], {})
+        assert (len(answer.plans), answer.is_proved) == (disk - 1, True)
