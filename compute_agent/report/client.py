@@ -162,9 +162,10 @@ class ReportClient:
         cache = self._caches.of(root_uuid)
         with cache.lock:
             creation = self.placement.providers.create(root_uuid, name, None)
-            cache.tree.new_root(name, root_uuid, creation.generation)
-            cache.dirty = True
-            if not creation.content:
+            if creation.content:
+                cache.tree.new_root(name, root_uuid, creation.generation)
+                cache.dirty = True
+            else:
                 self._reader.read(cache)
         self._created_uuids.add(root_uuid)
         self._caches.save_if_changed()

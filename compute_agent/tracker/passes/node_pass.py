@@ -85,7 +85,7 @@ class NodePass(Struct, eq=False):
         """Find out what the node's tree should be.
 
         :param last: the node's last proposal, which is returned again where it is settled and
-            nothing that it follows from has changed.
+            nothing that it follows from has changed; none for a reshape.
         :param reshape: fetch the allocations and let the driver move them.
         :raises ReshapeNeeded: the driver asks to be called with `reshape`.
         :raises ReshapeNeededAgain: it asked while it was.
@@ -97,7 +97,7 @@ class NodePass(Struct, eq=False):
         with self.board.stage("read"):
             self.report.connect()
             base = self._base(target, fresh=reshape)
-        settled = last if last is not None and last.is_settled and not reshape else None
+        settled = last if last is not None and last.is_settled else None
         reading = self.driver.reading(target.name)
         if settled is not None and reading is not None:
             with self.board.stage("layout"):

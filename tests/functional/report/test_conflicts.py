@@ -150,6 +150,14 @@ def test_a_provider_deleted_under_the_agent_is_created_again_with_its_uuid(repor
     assert other.find_provider(uuid).inventory["VGPU"]["total"] == 5
 
 
+def test_a_provider_deleted_while_its_tree_is_read_is_not_in_it(reported, other):
+    uuid = gpu(reported)
+    other.change_traits(uuid, add=["HW_CPU_X86_AVX"])
+    before_next(reported, "GET", f"{uuid}/traits", lambda: other.delete_resource_provider(uuid))
+    tree = reported.client.get_provider_tree(reported.root, fresh=True)
+    assert tree.get_provider_uuids() == [reported.root]
+
+
 def test_a_child_made_by_another_service_is_left_alone(reported, other):
     theirs = str(uuidlib.uuid4())
     other.placement.providers.create(theirs, f"{reported.name}:agent", reported.root)

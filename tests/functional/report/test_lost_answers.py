@@ -19,6 +19,23 @@ class TestLostAnswers:
         host.report(small(host.name))
         assert host.tally.writes == 0
 
+    @pytest.mark.parametrize("name", ["{}", "{}_GPU0"])
+    def test_what_others_write_to_a_provider_whose_creation_is_not_answered_stays(
+        self, host, other, name
+    ):
+        made = []
+
+        def lose(method, path, body, answer):
+            if not made and method == "POST" and (body or {}).get("name") == name.format(host.name):
+                made.append(body["uuid"])
+                other.change_traits(body["uuid"], add=["HW_CPU_X86_AVX"])
+                raise errors.PlacementAPIConnectFailure("reset", method=method, path=path)
+            return answer
+
+        host.transport.after = lose
+        host.report(small(host.name))
+        assert other.find_provider(made[0]).traits > {"HW_CPU_X86_AVX"}
+
     @pytest.mark.parametrize("ending", ["/inventories", "/traits", "/aggregates"])
     def test_a_lost_answer_to_replacing_something_is_found_out(self, host, other, ending):
         host.report(small(host.name))

@@ -51,6 +51,20 @@ def test_a_quiet_pass_with_a_sharing_provider_is_one_request(host, storage, othe
     assert host.tally.requests == 1
 
 
+def test_a_pool_that_is_gone_leaves_its_name_to_a_provider_of_the_host(host, storage, other):
+    name = f"storage-{host.tag}-pool"
+    assert host.client.get_provider_tree(host.root).data(name).uuid == storage
+    child = str(uuidlib.uuid4())
+    other.placement.providers.delete(storage, name)
+    other.placement.providers.create(child, name, host.root)
+    other.change_traits(child, add=["HW_CPU_X86_AVX"])
+    tree = host.client.get_provider_tree(host.root)
+    assert tree.data(name).uuid == child
+    assert tree.data(child).traits == {"HW_CPU_X86_AVX"}
+    assert tree.data(host.root).inventory["VCPU"]["total"] == 8
+    assert not tree.exists(storage)
+
+
 def test_a_refresh_reads_a_sharing_provider_that_moved(host, storage, other, clock):
     host.report(small(host.name))
     held = other.find_provider(storage)
