@@ -4,6 +4,7 @@ import importlib.util
 import sys
 import threading
 import types
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def answer(): return same_part.ANSWER, late_package.part.ANSWER
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package of two modules; who loads `part` leaves a line in the file `loads`."""
     folder = tmp_path / "late_package"
     folder.mkdir()

@@ -46,6 +46,9 @@ def test_a_report_is_notable_that_says_more_than_that_the_agent_is_there(
     bus: str, trouble: str, disabled_reason: str, is_notable: bool
 ) -> None:
     document = {"bus": {"state": bus}, "trouble": trouble, "disabled_reason": disabled_reason}
-    report = AgentReport(datetime(2026, 1, 1), {**document, "period": 10})
-    assert report.is_notable is is_notable
+    assert AgentReport(datetime(2026, 1, 1), document).is_notable is is_notable
+
+
+def test_an_agent_is_silent_after_three_periods_and_some_seconds() -> None:
+    report = AgentReport(datetime(2026, 1, 1), {"period": 10})
     assert report.silent_at == report.at + timedelta(seconds=35)

@@ -69,7 +69,7 @@ def test_one_that_broke_unnoticed_by_its_caller_is_not_used_again(engine: Engine
     assert kept_connection.run(lambda connection: connection.scalar(text("SELECT 1"))) == 1
 
 
-def test_the_last_one_of_the_pool_is_left_to_whoever_waits_for_it(engine: Engine) -> None:
+def test_the_last_one_of_the_pool_is_left_to_callers_that_wait_for_it(engine: Engine) -> None:
     kept_connection = KeptConnection(engine, -1)
     with engine.connect():
         kept_connection.run(lambda _connection: None)
