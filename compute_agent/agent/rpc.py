@@ -249,12 +249,15 @@ class RpcServer:
                     (self._namesake_topic, self._namesake_endpoint),
                 )
             ]
+            started_servers: list[BusServer] = []
             try:
                 # a server waits for a broker that is away without an end and without a word
                 check_broker(self._transport, TOPIC)
                 for server in servers:
                     server.start()
+                    started_servers.append(server)
             except Exception as error:  # noqa: BLE001 - also those of the libraries below
+                stop_together(started_servers)
                 state, why = fault_of(error)
                 self._on_state(state, why)
                 if state is not logged_state:

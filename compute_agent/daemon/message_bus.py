@@ -28,6 +28,7 @@ LIBRARIES = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 _WITHOUT_LISTENER = re.compile(r"NOT_FOUND - no exchange '\S+_fanout'")
 _VERSION = re.compile(r"\d+\.\d+")
 _REFUSALS: Final = (
+    ("access to", "the user of [DEFAULT]transport_url needs more permissions: set_permissions"),
     ("access_refused", "the user or the password of [DEFAULT]transport_url is wrong"),
     ("not_allowed", "the virtual host of [DEFAULT]transport_url does not exist, or is not open"),
     ("certificate", "a certificate is not accepted: check [oslo_messaging_rabbit]ssl_ca_file"),

@@ -87,6 +87,34 @@ def test_the_agent_announces_itself_and_does_not_let_callers_wait_for_a_report(s
     assert served.client.call({}, "report_now", node="n") == {"node": "n", "wait": False}
 
 
+def test_a_server_beside_one_that_cannot_start_is_stopped_before_the_next_try(monkeypatch, request):
+    from compute_agent.agent import rpc
+
+    running = []
+    troubles = [RuntimeError("access to the queue is refused")]
+
+    class CountedServer(rpc.BusServer):
+        def __init__(self, bus: Any, topic: str, *more: Any) -> None:
+            super().__init__(bus, topic, *more)
+            self.topic = topic
+
+        def start(self) -> None:
+            if self.topic != rpc.TOPIC and troubles:
+                raise troubles.pop()
+            super().start()
+            running.append(self)
+
+        def stop(self) -> bool:
+            running.remove(self)
+            return super().stop()
+
+    monkeypatch.setattr(rpc, "BusServer", CountedServer)
+    served = request.getfixturevalue("served")
+    assert served.heard.wait(30)
+    assert not troubles
+    assert len(running) == 2
+
+
 def test_an_announcement_that_cannot_be_made_does_not_end_the_announcements(served):
     assert served.heard.wait(30)
     served.commands.troubles = [errors.HypervisorUnavailable("the hypervisor is away")]

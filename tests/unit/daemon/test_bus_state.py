@@ -15,6 +15,12 @@ from compute_agent.daemon.message_bus import BusState, fault_of
             "the password",
         ),
         (
+            "Queue.declare: (403) ACCESS_REFUSED - access to queue 'compute-agent-named-a' in "
+            "vhost '/' refused for user 'compute'",
+            BusState.REFUSED,
+            "permissions",
+        ),
+        (
             "Connection.open: (530) NOT_ALLOWED - vhost nohost not found",
             BusState.REFUSED,
             "virtual host",
