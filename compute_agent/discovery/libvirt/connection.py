@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
@@ -53,20 +53,18 @@ class Keepalive(Struct, frozen=True):
 _KEEPALIVE: Final = Keepalive()
 
 
-class Listener(Protocol):
-    """Something that listens to events of whatever connection is open."""
+class Listener(Struct, frozen=True):
+    """What is told of each connection.
 
-    def on_open(self, connection: libvirt.virConnect) -> None:
-        """Register for events of a new connection, before the first call on it."""
+    :ivar on_open: registers for events of a new one, before the first call on it.
+    :ivar on_loss: takes in why it was lost, in the thread of libvirt's event loop: it must neither
+        wait nor call libvirt.
+    :ivar closing: takes back what was registered, which would keep the connection's memory.
+    """
 
-    def on_loss(self, reason: str) -> None:
-        """Take in that the connection was lost, in the thread of libvirt's event loop.
-
-        It must neither wait nor call libvirt.
-        """
-
-    def closing(self, connection: libvirt.virConnect) -> None:
-        """Take back what `on_open` registered, which would keep the connection's memory."""
+    on_open: Callable[[libvirt.virConnect], None]
+    on_loss: Callable[[str], None]
+    closing: Callable[[libvirt.virConnect], None]
 
 
 class LibvirtConnection:
@@ -78,6 +76,7 @@ class LibvirtConnection:
     :param uri: of libvirt, as `qemu:///system`.
     :param read_only: for a program that changes nothing.
     :param timeout: seconds for one call.
+    :ivar openings: how often it was opened.
     """
 
     def __init__(
@@ -90,6 +89,7 @@ class LibvirtConnection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.uri = uri
+        self.openings = 0
         self.calls = BoundedCalls(f"libvirt at {uri}", timeout)
         self._read_only = read_only
         self._keepalive = keepalive
@@ -192,6 +192,7 @@ class LibvirtConnection:
             self._next_try = self._clock() + self._back_off
             raise HypervisorUnreachable(self._failure) from error
         self._back_off = 0.0
+        self.openings += 1
         probe = partial(connection.setKeepAlive, self._keepalive.interval, self._keepalive.count)
         self._try("keepalive", probe)
         self._try(

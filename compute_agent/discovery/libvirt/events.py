@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.discovery.bursts import QUIET, report_bursts
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.libvirt.connection import LibvirtConnection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection, Listener
 
 if TYPE_CHECKING:
     import libvirt
@@ -84,7 +84,7 @@ class HypervisorEvents:
 
     def start(self) -> None:
         """Begin."""
-        self._connection.add_listener(self)
+        self._connection.add_listener(Listener(self._on_open, self._on_loss, self._closing))
         if not self._connection.is_open():
             self._reason = "it was not there yet"
         self._wanted_events.set()
@@ -99,7 +99,7 @@ class HypervisorEvents:
 
     # --- called by the connection ---------------------------------------------------------------
 
-    def on_open(self, connection: libvirt.virConnect) -> None:
+    def _on_open(self, connection: libvirt.virConnect) -> None:
         """Register for all events that this libvirt has."""
         if connection in self._deregistrations:
             return
@@ -107,12 +107,12 @@ class HypervisorEvents:
         self._register_guests(connection)
         self._register_devices(connection)
 
-    def on_loss(self, reason: str) -> None:
+    def _on_loss(self, reason: str) -> None:
         """Have another connection opened."""
         self._reason = reason
         self._wanted_events.set()
 
-    def closing(self, connection: libvirt.virConnect) -> None:
+    def _closing(self, connection: libvirt.virConnect) -> None:
         """Take the registrations back."""
         import libvirt
 
@@ -202,7 +202,7 @@ class HypervisorEvents:
             LOG.info("There is no connection to libvirt at %s: %s.", self._connection.uri, reason)
         while not self._stopping.is_set():
             try:
-                self._connection.call("register events", self.on_open)
+                self._connection.call("register events", self._on_open)
             except DiscoveryError as error:
                 if not is_reported and time.monotonic() - since >= RESTART:
                     is_reported = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from operator import methodcaller
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -18,9 +18,6 @@ from compute_agent.discovery.libvirt import cpu_features, elements
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, HostCapabilities
-
-if TYPE_CHECKING:
-    import libvirt
 
 LOG = logging.getLogger(__name__)
 
@@ -38,19 +35,16 @@ class GuestAbilities(Struct, frozen=True):
     cpu_mode: str | None = None
 
 
-class AbilityReader:
+class AbilityReader(Struct, eq=False):
     """Asks once for each connection, and again when hypervisor, emulators or CPU changed.
 
     libvirt has a document for each architecture and machine type; after an update of an emulator it
     runs that for seconds to write them.
     """
 
-    def __init__(self, connection: LibvirtConnection, options: GuestCpuOptions) -> None:
-        self._connection = connection
-        self._options = options
-        self._kept_abilities: tuple[object, GuestAbilities] | None = None
-        self._connections = 0
-        connection.add_listener(self)
+    connection: LibvirtConnection
+    options: GuestCpuOptions
+    _kept_abilities: tuple[object, GuestAbilities] | None = None
 
     def read(self, host: HostCapabilities, *versions: int) -> GuestAbilities:
         """Return what guests can have on this host.
@@ -58,25 +52,16 @@ class AbilityReader:
         :param versions: of hypervisor and libvirt.
         :raises HypervisorUnreachable: there is no answer now.
         """
-        basis = (self._connections, versions, host.cpu_xml, host.emulators)
+        basis = (self.connection.openings, versions, host.cpu_xml, host.emulators)
         if self._kept_abilities is None or self._kept_abilities[0] != basis:
-            domains = read_domain_capabilities(self._connection, host, self._options.virt_type)
+            domains = read_domain_capabilities(self.connection, host, self.options.virt_type)
             abilities = GuestAbilities(
                 domains,
-                cpu_features.guest_features(self._connection, self._options, host, domains),
-                cpu_features.effective_mode(self._options, host.arch),
+                cpu_features.guest_features(self.connection, self.options, host, domains),
+                cpu_features.effective_mode(self.options, host.arch),
             )
             self._kept_abilities = (basis, abilities)
         return self._kept_abilities[1]
-
-    def on_open(self, connection: libvirt.virConnect) -> None:  # noqa: ARG002 (a listener's)
-        self._connections += 1
-
-    def on_loss(self, reason: str) -> None:
-        """Keep what was read until another connection is open."""
-
-    def closing(self, connection: libvirt.virConnect) -> None:
-        """Take nothing back: nothing was registered."""
 
 
 def read_domain_capabilities(
