@@ -404,20 +404,18 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
             instance = str(uuid.uuid4())
             try:
                 ((selection,),) = client.select_destinations(spec, [instance])
-            except NoValidHost:
-                return ""
+            except NoValidHost as refused:
+                # the error of another process, with what it carries
+                filters = refused.causes.filters
+                return "; ".join(f"{r.host}: {r.reason}" for f in filters for r in f.rejected)
             assert placement.request("DELETE", f"/allocations/{instance}").ok
             return str(selection["nodename"])
 
         eventually(lambda: placed() == host, "a host that announces itself")
         agent.process.kill()
         agent.process.wait()
-        eventually(lambda: placed() == "", "no host once it has been silent")
-        with pytest.raises(NoValidHost) as refused:
-            client.select_destinations(spec, [str(uuid.uuid4())])
-        # the error of another process, with what it carries
-        (rejected,) = refused.value.causes.filters[-1].rejected
-        assert (rejected.host, rejected.reason) == (host, "its agent is silent")
+        # of its announcements some may still wait on the bus
+        eventually(lambda: placed() == f"{host}: its agent is silent", "no host once it is silent")
         agent.start()
         agent.started()
         eventually(lambda: placed() == host, "the host when it announces itself again")
