@@ -55,6 +55,7 @@ def conductor(
         f"transport_url = {bus_url}\nrpc_response_timeout = 30\n[placement]\n"
         f"auth_type = admin_token\nendpoint = {placement_url}\ntoken = admin\n"
         f"endpoint_override = {placement_url}\n"
+        "[filter_scheduler]\npci_in_placement = true\n"
     )
     try:
         with closing(Nova(directory, options)) as process_of_nova:
