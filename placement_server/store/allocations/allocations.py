@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from placement_server.store.allocations import claim_check, consumers
@@ -246,10 +247,14 @@ def check_providers(consumers: Sequence[SeenConsumer], provider_ids: Mapping[str
 
 
 def new_allocations(
-    tx: WriteTransaction, consumers: Sequence[SeenConsumer], provider_ids: Mapping[str, int]
+    tx: WriteTransaction,
+    consumers: Sequence[SeenConsumer],
+    provider_ids: Mapping[str, int],
+    known_classes: Mapping[str, int] = MappingProxyType({}),
 ) -> RequestedAllocations:
     """Return all new allocations in the order of the request.
 
+    :param known_classes: the ids of classes by name, which need not be read.
     :raises ResourceClassNotFound: classes do not exist.
     """
     parts = [
@@ -258,7 +263,8 @@ def new_allocations(
         for uuid, amounts in consumer.write.allocations.items()
     ]
     names = dict.fromkeys(name for part in parts for name in part.amounts)
-    return RequestedAllocations(parts, class_ids(tx, list(names)))
+    unknown_names = [name for name in names if name not in known_classes]
+    return RequestedAllocations(parts, {**known_classes, **class_ids(tx, unknown_names)})
 
 
 def raised_providers(

@@ -82,8 +82,41 @@ def check(
     :raises ConstraintViolated: the amount is not one that the inventory gives out.
     :raises CapacityExceeded: the amount does not fit.
     """
-    if not requested_use.amounts.keys() <= inventories.keys():
-        _check_inventories_exist(requested_use, inventories)
+    taken_amounts = {
+        key: AmountSummary(sum(amounts), min(amounts), max(amounts))
+        for key, amounts in requested_use.amounts.items()
+    }
+    if not all(
+        _fits(inventories.get(key), amounts, taken_amounts[key], given_back.get(key, 0))
+        for key, amounts in requested_use.amounts.items()
+    ):
+        _refuse(requested_use, inventories, given_back)
+    return taken_amounts
+
+
+def _fits(
+    inventory: KnownInventory | None, amounts: Sequence[int], summary: AmountSummary, back: int
+) -> bool:
+    """Check all amounts that are taken from one inventory at once: nearly always they fit."""
+    if inventory is None:
+        return False
+    total, smallest, largest = summary
+    step = inventory.step_size
+    return (
+        inventory.min_unit <= smallest
+        and largest <= inventory.max_unit
+        and (step == 1 or not any(amount % step for amount in amounts))
+        and (total <= back or inventory.used - back + total <= inventory.capacity)
+    )
+
+
+def _refuse(
+    requested_use: RequestedAllocations,
+    inventories: Mapping[Key, KnownInventory],
+    given_back: Mapping[Key, int],
+) -> None:
+    """Raise the error of the first allocation that is not possible, as `check` describes."""
+    _check_inventories_exist(requested_use, inventories)
     totals: defaultdict[Key, int] = defaultdict(int)
     for _, uuid, provider_id, amounts in requested_use.parts:
         for name, amount in amounts.items():
@@ -99,10 +132,6 @@ def check(
             if total > back and inventory.used - back + total > inventory.capacity:
                 free = inventory.capacity - (inventory.used - back + before)
                 raise CapacityExceeded(name, uuid, amount, max(free, 0))
-    return {
-        key: AmountSummary(sum(amounts), min(amounts), max(amounts))
-        for key, amounts in requested_use.amounts.items()
-    }
 
 
 def _check_inventories_exist(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from placement_server.store.allocations import claim_check, consumers
@@ -15,7 +15,7 @@ from placement_server.store.allocations.allocations import (
     sum_of_old,
 )
 from placement_server.store.allocations.claim_check import KnownInventory, RequestedAllocations
-from placement_server.store.dialects.batches import InventoryUpdate, among
+from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
     InventoryInUse,
     ReshapeGenerationConflict,
@@ -24,22 +24,20 @@ from placement_server.store.errors import (
 from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.capacity import usable
 from placement_server.store.providers.inventory_rows import HeldInventory
-from placement_server.store.providers.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
 from placement_server.store.providers.providers import hold, raise_held
-from placement_server.store.records import ConsumerWrite, InventoryRecord, Key, Provider
+from placement_server.store.records import ConsumerWrite, InventoryRecord, Key
 from placement_server.store.schema.names import class_names, hold_classes
 from placement_server.store.transaction import (
     STRUCTURE,
     USAGE,
     LostRace,
-    ReadTransaction,
     WriteTransaction,
 )
 
+_NAMED: Final = "SELECT uuid, id, generation FROM resource_providers WHERE uuid "
+
 NewInventories = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
 """Provider uuid -> (generation that the writer has read, the provider's whole new inventory)."""
-
-_BY_UUID: Final = SELECT_PROVIDERS.where(among(PROVIDER.c.uuid, "uuids"))
 
 
 def apply(
@@ -60,24 +58,23 @@ def apply(
     """
     consumers.lock(tx, writes)
     seen_consumers = read_context(tx, writes, providers=False).consumers
-    listed_providers = _providers(tx, inventories)
+    named_uuids = {*inventories, *(uuid for write in writes for uuid in write.allocations)}
+    provider_rows = list(tx.rows_among(_NAMED, named_uuids))
+    provider_ids = {uuid: provider_id for uuid, provider_id, _ in provider_rows}
+    generations = {uuid: generation for uuid, _, generation in provider_rows}
     for uuid, (generation, _) in inventories.items():
-        if uuid not in listed_providers:
+        if uuid not in provider_ids:
             raise ReshapeProviderNotFound(uuid)
-        stored_generation = listed_providers[uuid].generation
+        stored_generation = generations[uuid]
         if stored_generation != generation:
             raise ReshapeGenerationConflict(uuid, stored_generation, generation)
     consumers.check_generations(seen_consumers)
     given_back = sum_of_old(seen_consumers)
-    named_providers = _providers(tx, {uuid for write in writes for uuid in write.allocations})
-    provider_ids = {
-        uuid: provider.id for uuid, provider in (named_providers | listed_providers).items()
-    }
     check_providers(seen_consumers, provider_ids)
     names = dict.fromkeys(name for _, records in inventories.values() for name in records)
     class_id = hold_classes(tx, names)
     class_id.require(names)
-    requested_use = new_allocations(tx, seen_consumers, provider_ids)
+    requested_use = new_allocations(tx, seen_consumers, provider_ids, class_id)
     new_records = {
         (provider_ids[uuid], class_id[name]): record
         for uuid, (_, records) in inventories.items()
@@ -89,14 +86,17 @@ def apply(
     replace_holdings(tx, seen_consumers, requested_use)
 
     # From here to the commit no other transaction claims from the providers concerned.
-    listed_ids = {provider.id for provider in listed_providers.values()}
+    listed_ids = {provider_ids[uuid] for uuid in inventories}
     allocated_ids = {*requested_use.provider_ids, *(key[0] for key in given_back)}
     stock = inventory_rows.hold_many(tx, listed_ids | allocated_ids)
     held_providers = hold(tx, listed_ids | allocated_ids)
-    for provider in listed_providers.values():
-        now = held_providers.get(provider.id)
-        if now is None or now.generation != provider.generation:
-            raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
+    for uuid in inventories:
+        now = held_providers.get(provider_ids[uuid])
+        if now is None or now.generation != generations[uuid]:
+            raise LostRace(f"Provider {uuid} changed meanwhile.", uuids=[uuid])
+    if tx.past is not None:
+        for provider_id, provider in held_providers.items():
+            tx.past.know(provider_id, provider.uuid, provider.root_id)
 
     interim = _interim(tx, stock, new_records, requested_use, given_back)
     taken_amounts = claim_check.check(requested_use, interim, given_back)
@@ -131,11 +131,6 @@ def apply(
     # the roots of now: a move does not raise the generation
     tx.touch({held_providers[key].root_id for key in listed_ids}, STRUCTURE)
     tx.touch({held_providers[key].root_id for key in held_providers.keys() & allocated_ids}, USAGE)
-
-
-def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:
-    rows = tx.execute_among(_BY_UUID, "uuids", uuids)
-    return {row[1]: provider_of(row) for row in rows}
 
 
 def _interim(

@@ -60,7 +60,7 @@ _TREE_ROWS: Final = (
     .where(among(_C.root_provider_id, "root_ids"))
     .order_by(_C.id)
 )
-_HOLD: Final = HOLD_PROVIDERS.add_columns(_C.generation).where(among(_C.id, "ids"))
+_HOLD: Final = HOLD_PROVIDERS.add_columns(_C.generation, _C.uuid).where(among(_C.id, "ids"))
 _CALLED: Final = {
     names.table: select(names.table.c.id, names).where(among(names.table.c.id, "ids"))
     for names in (traits.c.name, placement_aggregates.c.uuid)
@@ -76,6 +76,7 @@ class HeldProvider(NamedTuple):
 
     root_id: int
     generation: int
+    uuid: str
 
 
 def hold(tx: WriteTransaction, ids: Collection[int]) -> dict[int, HeldProvider]:
@@ -84,7 +85,10 @@ def hold(tx: WriteTransaction, ids: Collection[int]) -> dict[int, HeldProvider]:
     :returns: those that exist, by id.
     """
     rows = tx.execute_among(_HOLD, "ids", ids)
-    return {number: HeldProvider(root_id or number, seen) for number, root_id, seen in rows}
+    return {
+        number: HeldProvider(root_id or number, generation, uuid)
+        for number, root_id, generation, uuid in rows
+    }
 
 
 def raise_held(tx: WriteTransaction, increments: Mapping[int, int]) -> None:

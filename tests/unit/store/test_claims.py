@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
@@ -13,6 +15,7 @@ from placement_server.store.allocations.claim_check import (
     changes,
 )
 from placement_server.store.errors import (
+    AllocationRefused,
     CapacityExceeded,
     ConstraintViolated,
     InvalidInventoryForAllocation,
@@ -88,3 +91,53 @@ def test_an_unchanged_amount_is_still_proved_against_the_inventory() -> None:
     stock = {(1, 0): STOCK._replace(step_size=2)}
     (change,) = changes(check([ask(4)], stock, {(1, 0): 4}), stock, {(1, 0): 4})
     assert (change.delta, change.smallest, change.largest, change.step_size) == (0, 4, 4, 2)
+
+
+INVENTORIES = st.builds(
+    KnownInventory,
+    id=st.just(1),
+    min_unit=st.integers(1, 2),
+    max_unit=st.integers(4, 5),
+    step_size=st.sampled_from([1, 1, 2]),
+    capacity=st.integers(0, 40),
+    used=st.integers(0, 20),
+)
+KEYS = st.sampled_from([(1, 0), (1, 1)])
+ASKED = st.lists(st.tuples(KEYS, st.integers(1, 5)), min_size=2, max_size=6)
+STOCKS = st.dictionaries(KEYS, INVENTORIES, min_size=2)
+BACK = st.dictionaries(KEYS, st.integers(0, 12))
+
+
+def first_refused(
+    asked: Sequence[tuple[Key, int]],
+    stock: Mapping[Key, KnownInventory],
+    given_back: Mapping[Key, int],
+) -> int | None:
+    """The number of the first amount that cannot be given when they are taken one by one."""
+    taken: dict[Key, int] = {}
+    for number, (key, amount) in enumerate(asked):
+        taken[key] = taken.get(key, 0) + amount
+        inventory, back = stock.get(key), given_back.get(key, 0)
+        if inventory is None:
+            return number
+        of_units = amount in range(inventory.min_unit, inventory.max_unit + 1)
+        fits = taken[key] <= back or inventory.used - back + taken[key] <= inventory.capacity
+        if not of_units or amount % inventory.step_size or not fits:
+            return number
+    return None
+
+
+@given(ASKED, STOCKS, BACK)
+def test_all_is_granted_if_and_only_if_each_amount_could_be_taken_after_the_other(
+    asked: list[tuple[Key, int]], stock: dict[Key, KnownInventory], given_back: dict[Key, int]
+) -> None:
+    parts = [ask(amount, *key, consumer=f"c{n}") for n, (key, amount) in enumerate(asked)]
+    refused = first_refused(asked, stock, given_back)
+    if refused is None:
+        totals = {key: sum(a for k, a in asked if k == key) for key, _ in asked}
+        granted = check(parts, stock, given_back)
+        assert {key: summary.total for key, summary in granted.items()} == totals
+    else:
+        with pytest.raises(AllocationRefused) as error:
+            check(parts, stock, given_back)
+        assert parts[refused].provider_uuid in str(error.value)
