@@ -62,9 +62,11 @@ def connection_url(conf: cfg.ConfigOpts) -> str:
     """
     url = conf[GROUP].connection
     if not url:
+        files = ", ".join(conf.config_file or ())
+        where = files or "the file that --config-file names, as none was read"
         raise StoreUnavailable(
-            "No database is configured: set [placement_database]connection, for example to "
-            "sqlite:////var/lib/placement/placement.db."
+            f"No database is configured: set [placement_database]connection in {where}, for "
+            "example to sqlite:////var/lib/placement/placement.db."
         )
     if conf[GROUP].slave_connection:
         LOG.warning(

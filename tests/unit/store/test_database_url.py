@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 
 import pytest
 
-from placement_server.store.connection.options import StoreOptions
+from placement_server.conf import new_config
+from placement_server.store.connection.options import StoreOptions, connection_url
 from placement_server.store.connection.url import connect_arguments, database_url
 from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreUnavailable
@@ -103,3 +105,15 @@ def test_a_parameter_that_the_driver_lacks_is_refused_by_its_name(url: str, name
 def test_parameters_from_their_own_option_are_checked_too() -> None:
     with pytest.raises(StoreUnavailable, match=r"connect_timeout=soon.*whole number"):
         create_engines(MYSQL, StoreOptions(connection_parameters="connect_timeout=soon"))
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_without_a_database_the_files_that_were_read_are_named(
+    tmp_path: Path, has_file: bool
+) -> None:
+    file = tmp_path / "placement.conf"
+    file.write_text("[placement_database]\nconection = sqlite://\n")
+    conf = new_config(config_files=[file] if has_file else [])
+    where = file if has_file else "the file that --config-file names, as none was read"
+    with pytest.raises(StoreUnavailable, match=rf"\[placement_database\]connection in {where}, "):
+        connection_url(conf)
