@@ -58,8 +58,9 @@ BOUNDS = {
     COLD: Bound(1 + 3 * 45 + 1, nova=(233, 0.25, 0.99)),
     QUIET: Bound(1, 0.003, nova=(96, 0.10, 0.39)),
     CHANGED: Bound(2, nova=(97, 0.10, 0.38)),
-    CONFLICT: Bound(4, nova=(332, 0.38, 1.51)),
-    OVERWRITTEN: Bound(4),
+    # the pools of the host's aggregates in every second pass
+    CONFLICT: Bound(4.5, nova=(332, 0.38, 1.51)),
+    OVERWRITTEN: Bound(4.5),
     REFRESHED_QUIET: Bound(1, nova=(233, 0.25, 0.92)),
     REFRESHED: Bound(4, nova=(233, 0.25, 0.92)),
     RESHAPE: Bound(149, nova=(315, 0.38, 2.09)),

@@ -26,7 +26,7 @@ class Bound:
     `nova`: requests, client CPU and placement CPU of the published Nova, where it was measured.
     """
 
-    requests: int
+    requests: float
     placement_cpu: float | None = None
     nova: tuple[int, float, float] | None = None
 
