@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from compute_agent.errors import PlacementUnavailable
+from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
 from compute_agent.placement.answers import PlannedMove
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.carrying import CarriedPlan
+from compute_agent.scheduler.placement.candidates import Candidate
 from tests.fixtures.allocations import new_uuid
 from tests.functional.scheduler.moving import FailingTransport, Held, World, together
 
@@ -28,6 +29,7 @@ class CutOffError(Exception):
 class Plan:
     """Two guests, of which the second takes the place of the first, on hosts of 4 and 3 VCPU.
 
+    :ivar room: VCPU of the first host; with 5 the second need not wait for the first.
     :ivar at: where each guest really runs.
     :ivar asked_for: the guests that the command was asked to move, in order.
     :ivar statuses: what the command returns for a guest, once.
@@ -36,6 +38,7 @@ class Plan:
     world: World
     path: Path
     is_exchange: bool
+    room: int = 4
     at: dict[str, str] = field(default_factory=dict)
     asked_for: list[str] = field(default_factory=list)
     statuses: dict[str, int] = field(default_factory=dict)
@@ -43,7 +46,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         world = self.world
-        self.names = {name: self._host(name, n) for name, n in (("a", 4), ("b", 3), ("c", 3))}
+        self.names = {
+            name: self._host(name, n) for name, n in (("a", self.room), ("b", 3), ("c", 3))
+        }
         self.first, self.second = new_uuid(), new_uuid()
         # without an exchange the second comes from elsewhere, and waits until the first is gone
         self.ends = {
@@ -209,6 +214,33 @@ def test_a_guest_that_holds_nothing_any_more_is_not_moved(
     assert plan.second not in str(refused.value)
     assert plan.asked_for == []
     assert plan.held() == [{}, plan.holding(plan.second, moved=False)]
+
+
+def test_no_more_moves_begin_than_are_made_at_once(world: World, tmp_path: Path) -> None:
+    plan = Plan(world, tmp_path / "plan", APART, room=5)
+    assert plan.carry_out(at_once=1)
+    assert [line.rpartition(" ")[2] for line in plan.said] == ["moving", "done"] * 2
+    plan.check_moved()
+
+
+def test_a_move_that_was_cut_off_ends_also_where_there_is_no_room_for_one_before_it(
+    world: World, tmp_path: Path
+) -> None:
+    """The first failed while the second was made, and then others took its place."""
+    plan = Plan(world, tmp_path / "plan", APART, room=5)
+    entry = plan.written._progress.moves[1]
+    places = {plan.names["a"]: {"VCPU": 2}}
+    candidate = Candidate(plan.names["a"], places, {"": (plan.names["a"],)})
+    world.mover()[0].begin_at(plan.second, entry["migration"], candidate)
+    world.claim(new_uuid(), {plan.names["b"]: {"VCPU": 1}})
+    with pytest.raises(AllocationMoveFailed):
+        plan.carry_out()
+    assert plan.asked_for == [plan.second]
+    assert plan.held() == [
+        plan.holding(plan.first, moved=False),
+        plan.holding(plan.second, moved=True),
+    ]
+    assert world.held(entry["migration"]) == {}
 
 
 def test_guests_that_others_changed_while_they_were_moved_together_stay_as_they_are(
