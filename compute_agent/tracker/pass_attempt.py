@@ -114,8 +114,8 @@ class PassAttempt(Struct):
     :ivar began: seconds of a monotonic clock.
     :ivar error: it ended with this.
     :ivar problems: in a part of the tree, beside which the rest was reported.
-    :ivar shown_fields: what the status shows of the tree; empty: as before, or the driver was not
-        asked.
+    :ivar shown_fields: what the status shows of the host and its tree; what is left out is as
+        before.
     """
 
     began: float

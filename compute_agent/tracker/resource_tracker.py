@@ -323,6 +323,10 @@ class ResourceTracker(Struct, eq=False):
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
+        attempt.shown_fields = {
+            "caveats": proposal.caveats,
+            "gpus": proposal.facts.get("gpus", ()),
+        }
         if proposal.is_settled:
             self.contest.rest(node.uuid)
         else:
@@ -331,9 +335,7 @@ class ResourceTracker(Struct, eq=False):
             on_first(node.name)
 
     def _flush(self, node: Node, attempt: PassAttempt, proposal: Proposal) -> None:
-        attempt.shown_fields = {
-            "caveats": proposal.caveats,
-            "gpus": proposal.facts.get("gpus", ()),
+        attempt.shown_fields |= {
             "inventories": inventories_of(proposal.wanted_tree, node.uuid),
             "faulty": faulty_in(proposal.wanted_tree, node.uuid),
         }

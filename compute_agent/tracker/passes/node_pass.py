@@ -192,13 +192,7 @@ class NodePass(Struct, eq=False):
         self.faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in report.kept_providers}
         self.ledger.remember_providers(additions=(), removals=uuids_before - has - kept_uuids)
-        proposal.is_settled = not (
-            report.steps
-            or report.kept_providers
-            or proposal.faults_over
-            or proposal.problems
-            or proposal.merge_result.kept_sentences
-        )
+        proposal.is_settled = not (report.steps or proposal.merge_result.kept_sentences)
         return changes(report.steps)
 
     def steps(self, proposal: Proposal) -> list[Step]:

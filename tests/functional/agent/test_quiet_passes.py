@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compute_agent.placement.transports.transport import Request
+from compute_agent.placement.transports.transport import Request, make_response
 from compute_agent.provider_config import merger as merger_module
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
@@ -117,6 +117,28 @@ def test_a_driver_that_does_not_say_what_it_goes_by_is_called_and_no_more_is_don
     assert (work.edits, work.proposals) == (3, 0)
 
 
+@pytest.mark.parametrize("says", [True, False], ids=["says what it goes by", "does not"])
+def test_facts_and_warnings_are_those_of_the_last_pass_also_where_the_tree_stays(
+    node: Node, monkeypatch: pytest.MonkeyPatch, says: bool
+) -> None:
+    if not says:
+        monkeypatch.setattr(node.driver, "reading", lambda _node: None)
+    pass_by(node, 3)
+    facts = node.driver.get_available_resource(node.name)
+    for number in (1, 2):
+        more = {**facts, "vcpus_used": number, "gpus": [{"address": f"0000:{number}:00.0"}]}
+        caveats = (f"warning {number}",)
+        monkeypatch.setattr(node.driver, "get_available_resource", lambda _node, more=more: more)
+        monkeypatch.setattr(node.driver, "caveats", lambda _node, caveats=caveats: caveats)
+        pass_by(node)
+        assert node.tracker.facts(node.name)["vcpus_used"] == number
+        shown = node.parts.board.node(node.name)
+        assert shown is not None
+        assert shown.gpus == more["gpus"]
+        # one that says so was not asked to edit the tree, by which it finds what to warn of
+        assert shown.caveats == (() if says else caveats)
+
+
 def test_a_change_of_the_machine_is_seen_and_so_is_its_return(node: Node) -> None:
     machine = node.driver.machine
     disk = root(node).inventory["DISK_GB"]["total"]
@@ -148,6 +170,33 @@ def test_a_provider_config_file_is_added_and_taken_back(node: Node, tmp_path: Pa
     assert "CUSTOM_RACK" in root(node).traits
     (directory / "rack.yaml").unlink()
     pass_by(node)
+    assert "CUSTOM_RACK" not in root(node).traits
+
+
+def test_what_a_flush_wrote_that_failed_half_way_is_still_this_agents_to_take_back(
+    node: Node, tmp_path: Path
+) -> None:
+    """Neither the traits that mark a GPU as the agent's nor the end of the flush were reached."""
+    directory = tmp_path / "none"
+    directory.mkdir()
+    node.driver.machine = replace(node.driver.machine, gpus=())
+    pass_by(node, 2)
+    before = node.parts.report.get_provider_tree(node.uuid).get_provider_uuids(node.uuid)
+    (directory / "rack.yaml").write_text(ENTRY)
+    node.gain_a_gpu()
+    node.transport.lie("PUT", f"(?<!{node.uuid})/traits$", lambda: make_response(400, [], "no"))
+    assert not node.run().completed
+    tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
+    assert len(tree.get_provider_uuids(node.uuid)) > len(before)
+    assert "CUSTOM_RACK" in root(node).traits
+    node.transport.honest()
+    node.start_again()
+    (directory / "rack.yaml").unlink()
+    node.driver.machine = replace(node.driver.machine, gpus=())
+    # the first one marks what is the agent's, which the driver goes by
+    pass_by(node, 2)
+    tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
+    assert tree.get_provider_uuids(node.uuid) == before
     assert "CUSTOM_RACK" not in root(node).traits
 
 

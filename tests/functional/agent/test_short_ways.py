@@ -16,8 +16,8 @@ from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
-AGENT = {True: 23, False: 26}
-"""With whole trees, and without."""
+AGENT = {True: 24, False: 26}
+"""With whole trees, and without; the server reads bodies by a module of the agent."""
 SERVER = 25
 FRAMES = 4
 
