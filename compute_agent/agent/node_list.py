@@ -45,16 +45,15 @@ class NodeList(Struct, eq=False):
     def find(self) -> PassResult:
         """Look for the nodes; new ones are due at once, or in their turn after an outage."""
         now = time.monotonic()
-        error: Exception | None = None
-        try:
-            nodes = self.parts.setup.nodes()
-        except Exception as exception:  # noqa: BLE001 - judged below, as in a pass
-            error, nodes = exception, {}
-        if not self._has_asked:
-            self._has_asked = True
-            self.on_first()
         limits = self.parts.options().limits()
         turn = decisions.turn_after_outage(self._state, now, limits)
+        error: Exception | None = None
+        is_settled = False
+        try:
+            nodes = self._driver_nodes()
+            is_settled = self._take_in(nodes, first_due=now + self.rng.uniform(0.0, turn))
+        except Exception as exception:  # noqa: BLE001 - judged below, as in a pass
+            error = exception
         kind = decisions.classify(error) if error else EventKind.COMPLETED
         event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
         decision = decisions.decide(self._state, event, limits)
@@ -65,14 +64,20 @@ class NodeList(Struct, eq=False):
         )
         if error is not None:
             return self._failure_result(decision, kind, error)
-        self._take_in(nodes, first_due=now + self.rng.uniform(0.0, turn))
-        options = self.parts.options()
-        # one whose pass runs now is left out by the next search
-        is_settled = self.tracker.nodes().keys() == nodes.keys()
-        period = options.period if is_settled else options.limits().period
+        period = self.parts.options().period if is_settled else limits.period
         return PassResult(completed=True, next_in=period, kind=kind)
 
-    def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
+    def _driver_nodes(self) -> Mapping[str, str]:
+        """Return the nodes that the driver manages; at its first call `on_first` follows."""
+        try:
+            return self.parts.setup.nodes()
+        finally:
+            if not self._has_asked:
+                self._has_asked = True
+                self.on_first()
+
+    def _take_in(self, nodes: Mapping[str, str], first_due: float) -> bool:
+        """Manage these nodes; False: also one whose pass runs now, until the next search."""
         known_nodes = self.tracker.nodes()
         # all at once: each would be written for itself by the first pass of its node
         self.parts.ledger.remember_providers(additions=nodes.values())
@@ -83,7 +88,9 @@ class NodeList(Struct, eq=False):
         for name, uuid in nodes.items():
             if known_nodes.get(name, uuid) != uuid:
                 self.schedule.trigger("another uuid", name)
-        self.departures.settle(self.tracker.nodes())
+        managed_nodes = self.tracker.nodes()
+        self.departures.settle(managed_nodes)
+        return managed_nodes.keys() == nodes.keys()
 
     def _failure_result(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
         if kind is EventKind.PLACEMENT_UNAVAILABLE:

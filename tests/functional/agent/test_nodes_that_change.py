@@ -16,6 +16,8 @@ from compute_agent.agent import assembly
 from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.state.files import NoSpace
+from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 
@@ -116,3 +118,21 @@ def test_a_node_that_has_another_uuid_gets_a_pass_without_a_period(
     scene.script({name: str(uuid.uuid4())})
     scene.report(NODE_LIST)
     assert list(scene.run_due()) == [name]
+
+
+def test_nodes_that_cannot_be_recorded_end_a_start_with_the_status_of_a_full_disk(
+    scene: NodesScene, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_changes: Any) -> None:
+        raise NoSpace("no space is left for the ledger")
+
+    scene.script(nodes)
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.parts.ledger, "remember_providers", fail)
+        [(name, result)] = scene.run_due().items()
+    assert (name, result.exit_code) == (NODE_LIST, ExitCode.DRIVER_FAILED)
+    assert scene.tracker.nodes() == {}
+    assert "no space is left" in result.message
+
+    assert scene.report(NODE_LIST)[NODE_LIST].completed
+    assert scene.tracker.nodes() == nodes
