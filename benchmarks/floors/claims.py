@@ -37,12 +37,13 @@ _ROUNDS: Final = 10
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
-    """Measure both servers by turns, and a reshape."""
+    """Measure both servers by turns, and reshapes."""
     with temporary_postgresql("claims-") as (cluster, directory):
         connection = f"postgresql+psycopg:{cluster}/ours"
         with ours(directory / "ours", connection, 1) as server:
             yield from _claims(server, connection, directory, 20 if quick else 200)
-            yield from _reshape(server, f"postgresql:{cluster}/ours", 500)
+            for consumers in (500, 50):
+                yield from _reshape(server, f"postgresql:{cluster}/ours", consumers)
 
 
 def _claims(server: Server, connection: str, directory: Path, times: int) -> Iterator[Row]:
