@@ -51,7 +51,16 @@ def test_samples_of_a_clock_that_was_far_ahead_are_deleted(store: Store) -> None
     assert minutes(store) == [5 * DAY, 5 * DAY + 1]
 
 
-def test_the_first_request_of_a_minute_takes_its_sample(store: Store) -> None:
+def test_the_first_request_of_a_minute_takes_its_sample(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample, tried_minutes = UseSampler.sample, list[int]()
+
+    def try_to_sample(sampler: UseSampler, minute: int) -> None:
+        tried_minutes.append(minute)
+        sample(sampler, minute)
+
+    monkeypatch.setattr(UseSampler, "sample", try_to_sample)
     with time_machine.travel(6000.5, tick=False) as clock:
         application = UseSampler(lambda *_: [], store)
         for second in (6001, 6060, 6061, 6125):
@@ -60,7 +69,7 @@ def test_the_first_request_of_a_minute_takes_its_sample(store: Store) -> None:
             for thread in threading.enumerate():
                 if thread.name == "use-sample":
                     thread.join()
-    assert minutes(store) == [101, 102]
+    assert minutes(store) == tried_minutes == [101, 102]
 
 
 def test_a_request_is_passed_on_where_the_system_has_no_thread_for_a_sample(
@@ -85,3 +94,17 @@ def test_the_pages_read_what_requests_left_behind(api: Client) -> None:
     shown = api.get("/-/web/use?resource_class=VCPU").json
     assert (shown["used"][-1], shown["capacity"][-1]) == (0, 16)
     assert api.get("/-/web/use?resource_class=NONE").json["minutes"] == []
+
+
+def test_the_pages_read_the_first_sample_of_each_ten_minutes_in_their_order(api: Client) -> None:
+    now = int(time.time()) // 600 * 10
+    for minute, used in ((-20, 1), (-19, 2), (-11, 3), (-10, 4), (-2, 5), (-1, 6)):
+        sums = [inventory_sums.InventorySum("VCPU", "", 8, 0, used, 8 - used)]
+        api.store.write(inventory_sums.write_sample, now + minute, sums)
+    shown = api.get("/-/web/use?resource_class=VCPU").json
+    assert shown == {
+        "minutes": [now - 20, now - 10],
+        "used": [1, 4],
+        "capacity": [8, 8],
+    }
+    assert api.get("/-/web/use").json["minutes"] == []

@@ -60,6 +60,8 @@ def test_the_page_knows_where_the_api_is_and_how_callers_are_known(make_api: Mak
     page = api.get("/ui/", token=None).body.decode()
     assert 'data-cloud="A&lt;b&gt;"' in page
     assert '<body data-api="../" data-auth="noauth2"' in page
+    modules = re.findall('rel="modulepreload" href="([^"]*)"', page)
+    assert modules == sorted(str(path.relative_to(STATIC)) for path in STATIC.rglob("*.js"))
     other = make_api(placement_server__web_path="/a/b").get("/a/b/", token=None).body.decode()
     assert 'data-api="../../"' in other
 

@@ -108,7 +108,9 @@ def check_moves(question: Question, plans: Plans, plan: Plan) -> set[str]:
         used.update({(provider, rc): n for provider, rc, n in resources})
     count = question.bounds.count * (question.request is not None)
     assert len(plan.places) == count * plan.is_whole
-    return {name for name, _target in moved}
+    names = {name for name, _target in moved}
+    assert plan.memory == plans.memory(names)
+    return names
 
 
 @st.composite
