@@ -301,8 +301,9 @@ def _repair_inventories(tx: WriteTransaction) -> None:
             for key, inventory in inventories_by_key.items()
         ]
         tx.execute(_SET_NUMBERS, updates)
-        roots = tx.execute(select(_P.root_provider_id).where(_P.id.in_(ids))).scalars()
-        tx.touch([root for root in roots if root is not None], USAGE)
+        roots = set(tx.execute(select(_P.root_provider_id).where(_P.id.in_(ids))).scalars())
+        for kind in (STRUCTURE, USAGE):
+            tx.touch(roots - {None}, kind)
 
 
 def _wrong_capacities(tx: ReadTransaction) -> Iterator[tuple[int, str, int, int, int]]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import chain, combinations, islice, product
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.arrays import BoolArray
@@ -266,10 +267,32 @@ class Planner:
             tuple(self._stuck or ()),
             self._stuck is None,
         )
-        if all(plan.consumers != other.consumers for other in self.plans):
-            self.plans.append(plan)
-            self.plans.sort(key=lambda plan: plan.cost)
-            del self.plans[self._bounds.plans :]
+        for variant in self._variants(plan):
+            if all(variant.consumers != other.consumers for other in self.plans):
+                self.plans.append(variant)
+        self.plans.sort(key=lambda plan: plan.cost)
+        del self.plans[self._bounds.plans :]
+
+    def _variants(self, plan: Plan) -> Iterator[Plan]:
+        """Yield a plan, and as many as are asked for with others who hold the same."""
+        yield plan
+        if self._bounds.plans == 1 or not plan.is_whole:
+            return
+        identities, is_movable = self._holdings.identities, self._holdings.tree >= 0
+        movers: dict[int, list[int]] = {}
+        for move in plan.moves:
+            movers.setdefault(int(identities[move.consumer]), []).append(move.consumer)
+        chosen = (
+            islice(
+                combinations(np.flatnonzero((identities == identity) & is_movable), len(alike)),
+                self._bounds.plans,
+            )
+            for identity, alike in movers.items()
+        )
+        for others in islice(product(*chosen), self._bounds.plans):
+            of = dict(zip(chain(*movers.values()), map(int, chain(*others)), strict=True))
+            moves = tuple(move._replace(consumer=of[move.consumer]) for move in plan.moves)
+            yield replace(plan, moves=moves)
 
     def _settled(self, moves: list[Move]) -> list[Move]:
         """Return the moves with places that break least, of those that are free at the end."""

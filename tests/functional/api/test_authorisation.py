@@ -8,13 +8,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY
-from placement_server.conf import InvalidConfiguration
+from placement_server.conf import InvalidConfiguration, new_config
+from placement_server.errors import Forbidden
 from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
 from tests.fixtures.stub_server import StubHandler, StubServer
@@ -158,6 +160,12 @@ def test_a_policy_file_that_breaks_while_it_is_in_use_leaves_the_rules_as_they_w
     os.utime(policy_file, (time.time() + 20,) * 2)
     assert ask(api, "GET", "/traits", "gardener").status == 403
     assert ask(api, "GET", "/traits", "reader").status == 200
+    caplog.clear()
+    policy_file.write_text('"placement:traits:list": [role: : \n')
+    os.utime(policy_file, (time.time() + 30,) * 2)
+    for _ in range(2):
+        assert ask(api, "GET", "/traits", "reader").status == 200
+    assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
 LIST = "placement:traits:list"
@@ -166,6 +174,7 @@ UNUSABLE = [
     (f'"{LIST}": "rule:b"\nb: "role:x or not rule:{LIST}"', f"{LIST} -> b -> {LIST}"),
     (f'"{LIST}": "rule:gone"\ndefault: "rule:gone"', "default -> default"),
     (f'"{LIST}": "{"not " * 120}role:x"', "more than 100 checks and rules deep"),
+    (f'"{LIST}": "role:y or {"not " * 120}role:x"', "more than 100 checks and rules deep"),
     (
         f'"{LIST}": "rule:r0"\n'
         + "".join(f'r{n}: "rule:r{n + 1}"\n' for n in range(3000))
@@ -214,6 +223,22 @@ def test_rules_with_percent_signs_and_constants_are_used(make_api: MakeApi) -> N
     assert ask(api, "GET", "/traits", "reader").status == 403
     api = make_api(policy=f"'{LIST}': \"'100%':100%%\"\n")
     assert ask(api, "GET", "/traits", "reader").status == 200
+    api = make_api(policy=f"'{LIST}': 'user_id:%(instance.user)s or role:gardener'\n")
+    assert ask(api, "GET", "/traits", "gardener").status == 200
+    assert ask(api, "GET", "/traits", "reader").status == 403
+
+
+def test_decisions_are_remembered_for_so_many_questions_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(enforcer, "DECISIONS_KEPT", 3)
+    rules = enforcer.Enforcer(new_config(config_files=[]))
+    reader = enforcer.Caller("user", "7", ("reader",))
+    for number in range(20):
+        target = {"project_id": str(number % 10)}
+        with nullcontext() if number % 10 == 7 else pytest.raises(Forbidden):
+            rules.authorise("placement:usages", reader, target)
+        assert len(rules._rules._decisions) <= 3
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import audit, data_migrations
 from placement_server.store.allocations import allocations
 from placement_server.store.providers import inventory_rows, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from tests.integration.candidates.follower_worker import content
 from tests.integration.store.conftest import (
     generation_of,
     new_provider,
@@ -40,6 +42,8 @@ PROVIDER = "(SELECT id FROM resource_providers WHERE uuid = :uuid)"
 
 MENDABLE = {
     "use": f"UPDATE inventories SET used = used + 7 WHERE resource_provider_id = {PROVIDER}",
+    "use by nobody": "UPDATE inventories SET used = 1 WHERE resource_provider_id = "
+    "(SELECT id FROM resource_providers WHERE uuid = :unused)",
     "capacity": f"UPDATE inventories SET capacity = 99 WHERE resource_provider_id = {PROVIDER}",
     "consumer": "INSERT INTO consumers (uuid, project_id, user_id, generation) "
     "SELECT :other, project_id, user_id, 3 FROM consumers LIMIT 1",
@@ -56,10 +60,14 @@ MENDABLE = {
 
 @pytest.mark.parametrize("check", MENDABLE)
 def test_derived_data_is_found_wrong_and_mended(store: Store, host: str, check: str) -> None:
-    sabotage(store, MENDABLE[check], uuid=host, other=new_uuid())
+    unused = new_provider(store, {"VCPU": 4})
+    sabotage(store, MENDABLE[check], uuid=host, other=new_uuid(), unused=unused)
     assert problems(store) == {check.split()[0]: True}
+    follower = IndexFollower(store)
+    follower.index()
     store.write(audit.repair)
     assert store.read(audit.audit) == []
+    assert content(follower.index()) == content(IndexFollower(store).index())
     assert use_of(store, host) == {"VCPU": 3}
     assert store.read(inventory_rows.of_provider, host)[1]["VCPU"].record.total == 4
 
@@ -152,6 +160,8 @@ def test_a_circle_of_parents_is_reported_and_taken_apart_through_the_api(store: 
 
 
 def test_use_beyond_capacity_is_told_and_is_no_problem(store: Store, host: str) -> None:
+    restock(store, host, "VCPU", InventoryRecord(3), generation_of(store, host))
+    assert not any(host in line for line in store.read(audit.over_capacity))
     restock(store, host, "VCPU", InventoryRecord(1), generation_of(store, host))
     assert store.read(audit.audit) == []
     assert any(host in line and "3 of 1" in line for line in store.read(audit.over_capacity))

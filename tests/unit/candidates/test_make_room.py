@@ -207,6 +207,23 @@ def test_beside_a_plan_for_all_that_is_asked_there_is_none_for_a_part() -> None:
     assert answer.is_proved
 
 
+def test_further_plans_move_others_that_hold_the_same() -> None:
+    hosts = [Provider("full", None, {"VCPU": 6}), Provider("spare", None, {"VCPU": 3})]
+    consumers: dict[str, Amounts] = {name: {("full", "VCPU"): 1} for name in "abc"}
+    consumers["d"] = {("full", "VCPU"): 3}
+    question = Question(query_of(VCPU=2), Bounds(plans=9, seconds=600), avoided=("spare",))
+    answer = answer_of(question, hosts, consumers)
+    movers = [[answer.holdings.uuids[c] for c in sorted(p.consumers)] for p in answer.plans]
+    assert sorted(movers) == [["d"]]
+    question = Question(query_of(VCPU=2), Bounds(plans=9, seconds=600), avoided=("spare",))
+    del consumers["d"]
+    consumers["e"] = {("full", "VCPU"): 3, ("spare", "VCPU"): 1}
+    answer = answer_of(question, hosts, consumers)
+    movers = [[answer.holdings.uuids[c] for c in sorted(p.consumers)] for p in answer.plans]
+    assert sorted(movers) == [["a", "b"], ["a", "c"], ["b", "c"]]
+    assert all(plan.moves for plan in answer.plans)
+
+
 def test_of_many_places_not_each_way_to_have_them_is_tried() -> None:
     hosts = [Provider(f"host{number}", None, {"VCPU": 2}) for number in range(6)]
     consumers = {"g": {("host0", "VCPU"): 1}, "h": {("host1", "VCPU"): 1}}
