@@ -283,11 +283,8 @@ def _begun(client: PlacementClient, mover: Mover, entry: Mapping[str, Any]) -> M
         return begun_move
     consumer = entry["consumer"]
     wanted = of_record(entry)
-    held = client.holding(consumer).allocations
-    if held == wanted:
+    if client.holding(consumer).allocations == wanted:
         return None
-    if not held:
-        raise MoveRefused(f"Moving {consumer} was refused: it holds nothing any more.")
     mappings = {suffix: tuple(uuids) for suffix, uuids in entry["mappings"].items()}
     candidate = Candidate(entry["to"]["root"], wanted, mappings)
     return mover.begin_at(consumer, entry["migration"], candidate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,6 +221,32 @@ def test_no_more_moves_begin_than_are_made_at_once(world: World, tmp_path: Path)
     plan = Plan(world, tmp_path / "plan", APART, room=5)
     assert plan.carry_out(at_once=1)
     assert [line.rpartition(" ")[2] for line in plan.said] == ["moving", "done"] * 2
+    plan.check_moved()
+
+
+def test_one_that_fails_and_one_that_is_made_beside_it_are_no_plan_that_is_done(
+    world: World, tmp_path: Path
+) -> None:
+    plan = Plan(world, tmp_path / "plan", APART, room=5)
+    plan.statuses = {plan.first: 3}
+    first_has_ended, move_guests = threading.Event(), plan.move_guests
+
+    def one_after_the_other(moves: Sequence[Mapping[str, Any]]) -> int:
+        if moves[0]["consumer"] == plan.second:
+            assert first_has_ended.wait(60)
+        return move_guests(moves)
+
+    def say(text: str) -> None:
+        if "failed" in text:
+            first_has_ended.set()
+
+    plan.move_guests = one_after_the_other  # type: ignore[method-assign]
+    assert not plan.carry_out(say=say, at_once=2)
+    assert plan.held() == [
+        plan.holding(plan.first, moved=False),
+        plan.holding(plan.second, moved=True),
+    ]
+    assert plan.carry_out()
     plan.check_moved()
 
 
