@@ -67,6 +67,9 @@ class Providers:
 
     def by_name(self, name: str) -> PlacementProvider | None:
         """Return the provider of this name, None when there is none."""
+        if not name:
+            # placement takes an empty name for no condition, and returns all providers
+            return None
         providers = self._list(
             f"name={quote(name, safe='')}", f"Looking for a provider named {name}"
         )

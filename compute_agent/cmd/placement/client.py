@@ -118,7 +118,8 @@ class Client:
             return provider_body
         query = urlencode({"name": name})
         providers = self.get(f"/resource_providers?{query}", f"Looking for provider {name!r}")
-        if not providers["resource_providers"]:
+        # placement takes an empty name for no condition, and returns all providers
+        if not name or not providers["resource_providers"]:
             raise NamedThingMissing(f"There is no resource provider {name!r}.")
         [provider] = providers["resource_providers"]
         return dict(provider)

@@ -31,6 +31,13 @@ def test_a_host_without_allocations_is_deleted_with_its_whole_tree(operator: Ope
     assert operator.placement.ask("GET", f"/resource_providers/{others}")
 
 
+def test_no_host_has_the_empty_name(operator: Operator) -> None:
+    operator.placement.new_host()
+    result = operator.run("delete-host", "", "--dry-run")
+    assert "Placement has no resource provider ''" in result.err
+    assert result.status not in (0, 6)
+
+
 def test_a_host_in_use_is_refused_and_its_consumers_are_listed(operator: Operator) -> None:
     root = operator.placement.new_host(operator.name)
     consumer = operator.placement.claim({root: {"VCPU": 1}})

@@ -328,3 +328,13 @@ def test_an_argument_that_placement_refuses_is_a_bad_argument(
 def test_what_is_no_url_is_a_bad_argument(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--url", url, "provider", "list"]) == 2
     assert f"--url is '{url}': expected a URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [("tree",), ("inventory", "list"), ("provider", "show"), ("provider", "delete")]
+)
+def test_no_provider_has_the_empty_name(run: Run, command: tuple[str, ...]) -> None:
+    done(run("provider", "create", str(uuid.uuid4())))
+    ended = run(*command, "")
+    assert ended.status == 1
+    assert "There is no resource provider ''." in ended.err
