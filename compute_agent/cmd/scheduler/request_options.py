@@ -35,7 +35,7 @@ REQUEST_OPTIONS: Final = """
     --same-subtree GROUP,... *            groups whose providers must be in the subtree of one of
                                           them
     --group-policy {none,isolate} (none)  isolate: each group on another provider
-    --host HOST ()                        only this host
+    --host HOST                           only this host
     --project ID (compute-scheduler)      project of the consumer
     --user ID (compute-scheduler)         user of the consumer
     --type TYPE (INSTANCE)                type of the consumer
@@ -91,6 +91,8 @@ def _spec(words: argparse.Namespace, groups: dict[str, RequestGroup]) -> Request
     root_traits = [extra_specs.root_traits("--root-required", text) for text in words.root_required]
     if not _CONSUMER_TYPE.fullmatch(words.type):
         raise InvalidRequest("--type", words.type, "upper-case letters, digits and underscores")
+    if words.host == "":
+        raise InvalidRequest("--host", "", "the name of a host")
     unsuffixed_group = groups.pop(UNSUFFIXED, RequestGroup())
     return RequestSpec(
         project_id=words.project,
@@ -103,7 +105,7 @@ def _spec(words: argparse.Namespace, groups: dict[str, RequestGroup]) -> Request
         same_subtree=frozenset(
             extra_specs.suffixes("--same-subtree", text) for text in words.same_subtree
         ),
-        force_hosts=frozenset({words.host} - {""}),
+        force_hosts=frozenset({words.host} - {None}),
         consumer_type=words.type,
     )
 

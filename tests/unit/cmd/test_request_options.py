@@ -73,6 +73,7 @@ def test_amounts_may_be_written_as_in_a_query() -> None:
         ({"resources": ["VCPU=1"], "root_required": ["!"]}, "--root-required"),
         ({"resources": ["VCPU=1"], "same_subtree": ["A,"]}, "--same-subtree is 'A,'"),
         ({"resources": ["VCPU=1"], "type": "vm"}, "--type is 'vm'"),
+        ({"resources": ["VCPU=1"], "host": ""}, "--host is '': expected the name of a host"),
     ],
 )
 def test_bad_input_names_option_value_and_what_was_expected(
