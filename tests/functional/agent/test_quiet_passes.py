@@ -228,6 +228,19 @@ def test_what_other_writers_do_is_kept_or_put_right(node: Node) -> None:
         pass_by(node, 3)
 
 
+def test_a_child_that_another_service_made_is_not_marked_as_the_agents(node: Node) -> None:
+    """What has the mark, the agent may delete."""
+    child = str(uuid.uuid4())
+    body = {"uuid": child, "name": f"{node.name}_x", "parent_provider_uuid": node.uuid}
+    ask(node, "POST", "/resource_providers", body)
+    node.driver.machine = replace(node.driver.machine, gpus=())
+    pass_by(node, 3)
+    assert ask(node, "GET", f"/resource_providers/{child}/traits")["traits"] == []
+    tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
+    own = [u for u in tree.get_provider_uuids(node.uuid) if u != child]
+    assert all("OWNER_NOVA" in tree.data(provider).traits for provider in own)
+
+
 def test_a_device_that_is_gone_stays_as_long_as_it_is_held(node: Node) -> None:
     tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
     (gpu,) = (uuid for uuid in tree.get_provider_uuids() if "VGPU" in tree.data(uuid).inventory)
