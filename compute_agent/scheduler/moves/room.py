@@ -116,6 +116,6 @@ def _best_plan(
                 plans.append(plan)
             else:
                 is_hidden = True
-                roots += {place["to"]["root"] for place in plan["places"]} - set(roots)
+                roots += {place["to"]["root"] for place in plan["places"]}
     best = min(plans, key=lambda plan: (len(plan["moves"]), plan["memory_mb"]), default=None)
     return best, is_proved, is_hidden

@@ -138,6 +138,11 @@ def test_an_outage_leaves_the_start_a_start_and_asks_to_come_back_soon():
     assert bench.board.placement.up is True
 
 
+def test_a_placement_that_names_a_time_is_not_asked_before_it():
+    bench = Bench(errors.PlacementUnavailable("busy", retry_after=40.0))
+    assert bench.run().next_in >= 40.0
+
+
 def test_after_an_outage_a_node_waits_for_its_turn_once_and_asks_only_whether_it_is_over():
     bench = Bench(errors.PlacementUnavailable("away"), None, fuzzy_delay=60.0)
     bench.run()
