@@ -232,7 +232,7 @@ def _run_migrations(
     if has_failed and not progress:
         print("Some migrations failed unexpectedly. Check log for details.")
         return 2
-    return 1 if max_count is not None and progress else 0
+    return 1 if progress else 0
 
 
 def _print_totals(totals: Mapping[str, int]) -> None:

@@ -54,6 +54,9 @@ MENDABLE = {
     "(resource_provider_id, aggregate_id) VALUES (999999, 1)",
     "stray membership": "INSERT INTO resource_provider_aggregates "
     f"(resource_provider_id, aggregate_id) VALUES ({PROVIDER}, 999999)",
+    "tree of its own": "UPDATE resource_providers SET root_provider_id = id "
+    "WHERE parent_provider_id IS NOT NULL AND root_provider_id = "
+    "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :uuid) host)",
     "tree": "UPDATE resource_providers SET root_provider_id = NULL WHERE uuid = :uuid",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from compute_agent.programs.exit_status import Exit
 from placement_server.cmd import audit, manage, status
 from placement_server.conf import InvalidConfiguration
 from placement_server.store import audit as checks
+from placement_server.store import data_migrations
+from placement_server.store.errors import StoreUnavailable
 from placement_server.store.schema import revision
 from placement_server.store.store import Store
 from tests.fixtures.allocations import new_uuid
@@ -197,11 +200,30 @@ def test_audit_tells_by_its_exit_status_what_is_wrong(run: Run, database_url: st
             ),
             {"consumer": new_uuid()},
         )
+        connection.execute(sa.text("UPDATE inventories SET used = 7"))
     engine.dispose()
-    assert run("audit", "--repair")[0] == Exit.UNFINISHED
+    assert run("audit")[0] == Exit.UNFINISHED
+    code, printed = run("audit", "--repair")
+    assert code == Exit.UNFINISHED
+    assert "Repaired 1 of 3 problem(s)." in printed
+    assert "2 problems, 2 of which need a decision." in printed
 
 
-def test_a_watching_audit_shows_what_is_wrong_as_metrics_and_prints_it_once(
+@pytest.mark.parametrize("arguments", [(), ("--max-count", "5")])
+def test_a_repair_of_old_data_that_fails_has_a_status_of_its_own(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    def fail(*_: object) -> int:
+        raise StoreUnavailable("away")
+
+    run("db", "sync")
+    monkeypatch.setattr(data_migrations, "set_root_provider_ids", fail)
+    code, printed = run("db", "online_data_migrations", *arguments)
+    assert code == 2
+    assert "Some migrations failed unexpectedly. Check log for details." in printed
+
+
+def test_a_watching_audit_shows_what_is_wrong_as_metrics_and_prints_it_when_it_begins(
     migrated_database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store.open(migrated_database_url, options=OPTIONS)
@@ -209,6 +231,7 @@ def test_a_watching_audit_shows_what_is_wrong_as_metrics_and_prints_it_once(
     bind = f"127.0.0.1:{free_port()}"
     engine = sa.create_engine(migrated_database_url)
     shown: list[str] = []
+    checked_at = [time.time()]
 
     def after_a_check(seconds: float) -> bool:
         assert seconds == 60
@@ -216,16 +239,19 @@ def test_a_watching_audit_shows_what_is_wrong_as_metrics_and_prints_it_once(
         counts = re.findall(r'^placement_audit_violations{kind="(\w+)"} (.+)$', text, re.MULTILINE)
         assert {kind for kind, _ in counts} == set(checks.KINDS)
         shown.append(dict(counts)["use"])
-        if len(shown) == 1:
+        [moment] = re.findall("^placement_audit_last_success.* (.+)$", text, re.MULTILINE)
+        checked_at.append(float(moment))
+        if len(shown) in (1, 4):
             with engine.begin() as connection:
                 connection.execute(sa.text("UPDATE inventories SET used = 7"))
         if len(shown) == 3:
             store.write(checks.repair)
-        return len(shown) == 4
+        return len(shown) == 5
 
-    assert audit.watch(store, 60, bind, after_a_check) == Exit.FINE
-    assert shown == ["0.0", "1.0", "1.0", "0.0"]
-    assert capsys.readouterr().out.count("7 in use by the inventory") == 1
+    assert audit.watch(store, 60, bind, after_a_check) == Exit.WOULD_CHANGE
+    assert shown == ["0.0", "1.0", "1.0", "0.0", "1.0"]
+    assert sorted(set(checked_at)) == checked_at
+    assert capsys.readouterr().out.count("7 in use by the inventory") == 2
     with pytest.raises(InvalidConfiguration, match="--metrics-bind"):
         audit.watch(store, 60, bind, after_a_check)
     engine.dispose()
