@@ -142,10 +142,7 @@ def crash_with_a_nested_sharing_provider(difference: Difference) -> bool:
 
 def hidden_bad_value(difference: Difference) -> bool:
     """They check the last limit or group_policy and use the first one."""
-    if not difference.sent.url.startswith(_PATH) or difference.statuses not in (
-        (200, 400),
-        (500, 400),
-    ):
+    if not difference.sent.url.startswith(_PATH) or difference.ours.status != 400:
         return False
     pairs = _pairs(difference)
     return any(

@@ -35,7 +35,7 @@ _CONTENT_TYPES = [
     "application/json;charset=UTF-16", "application/json ; charset=latin-1", "application/json;",
     " application/json", "application/JSON", "application/json, text/plain", "text/json", "json",
     "application/merge-patch+json", "*/*", "application/*", "multipart/form-data; boundary=x",
-    "application/x-www-form-urlencoded", '"application/json"', "application/json\t;a=b", ";",
+    "application/x-www-form-urlencoded", '"application/json"', "application/json\t;a=b",
 ]  # fmt: skip
 _HEADERS = [
     ("If-None-Match", "*"), ("If-Match", '"x"'), ("If-Match", "*"), ("Cache-Control", "no-cache"),

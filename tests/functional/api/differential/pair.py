@@ -78,7 +78,8 @@ class Difference:
     @property
     def detail_of_ours(self) -> str:
         """The whole text of our error to a read, which is asked for as JSON."""
-        headers = {name: value for name, value in self.sent.headers.items() if name != "Accept"}
+        given = self.sent.headers.items()
+        headers = {name: value for name, value in given if name.lower() != "accept"}
         _, ours = self.asked_both(headers=headers)
         return str(ours.error["detail"]).rstrip()
 
