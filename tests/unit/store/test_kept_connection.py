@@ -64,7 +64,7 @@ def test_a_connection_that_is_never_to_be_used_twice_is_not(engine: Engine) -> N
 
 def test_one_that_broke_unnoticed_by_its_caller_is_not_used_again(engine: Engine) -> None:
     kept_connection = KeptConnection(engine, -1)
-    kept_connection.run(lambda connection: connection.invalidate())
+    kept_connection.run(lambda connection: (connection.begin(), connection.invalidate()))
     assert checked_out(engine) == 0
     assert kept_connection.run(lambda connection: connection.scalar(text("SELECT 1"))) == 1
 
