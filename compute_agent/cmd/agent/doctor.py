@@ -101,6 +101,9 @@ def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if (state := status.get("state")) is not None:
         text = f"its state is not written since {state['since']}: {state['message']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
+    if (reload := status.get("reload")) is not None:
+        text = f"it was not reloaded at {reload['since']}: {reload['message']}"
+        yield Diagnosis(Level.ERROR, "running agent", text)
     for node in status["nodes"]:
         if not node["enabled"]:
             reason = node["disabled_reason"] or "no reason given"

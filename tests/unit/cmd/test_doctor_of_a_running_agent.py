@@ -33,6 +33,10 @@ def in_search(board: StatusBoard) -> None:
     board.search_trouble = TROUBLE
 
 
+def not_reloaded(board: StatusBoard) -> None:
+    board.reload_trouble = Trouble("not reloaded", "[a]b is wrong", time.time(), 1)
+
+
 def unwritten(path: Path) -> Change:
     """A directory lies where the state is to be written."""
 
@@ -54,6 +58,7 @@ def unwritten(path: Path) -> Change:
         (in_search, Level.ERROR, "another agent"),
         (hung, Level.ERROR, "listAllDomains"),
         ("unwritten", Level.ERROR, "ledger.json"),
+        (not_reloaded, Level.ERROR, "[a]b is wrong"),
         (disabled(f"{HYPERVISOR}: it is gone"), Level.WARNING, "it is gone"),
         (disabled(f"{BUILDS}: 3 in a row"), Level.WARNING, "3 in a row"),
         (disabled("fan"), Level.FINE, "host1 takes no new instances: fan"),
