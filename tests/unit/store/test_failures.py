@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from placement_server.store.connection.failures import is_lasting, reason_of
 from placement_server.store.connection.options import StoreOptions
@@ -144,6 +145,7 @@ CUT_OFF = [
             (cut, StoreUnavailable, r"\[placement_database\]statement_timeout", 5, 1)
             for cut in CUT_OFF
         ),
+        (PoolTimeout("no"), StoreUnavailable, "testing; raise .*max_pool_size", 5, 1),
         (LostRace("changed"), ConcurrentUpdate, "changed", 4, 4),
         (LostRace("changed"), ConcurrentUpdate, "changed", 1, 1),
         (wrapped(DriverError("no", "40P01")), StoreUnavailable, "testing", 2, 2),
