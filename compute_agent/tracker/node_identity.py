@@ -102,7 +102,7 @@ class NodeSetup(Struct, eq=False):
 
     def record_first_pass(self, uuid: str, name: str) -> None:
         """Record the first completed pass of a node: from now on a lost identity is an error."""
-        if self.write and not self.driver.several_nodes:
+        if not self.driver.several_nodes:
             identity.write_marker(self.state_path, Marker(uuid, name, self.place.machine_id))
 
     def release(self) -> None:

@@ -36,16 +36,42 @@ class LateDriver(ComputeDriver):
         raise errors.ComputeHostNotFound(nodename)
 
 
-def test_a_driver_whose_start_failed_is_let_go(tmp_path: Path) -> None:
-    driver = LateDriver()
-    setup = NodeSetup(
+def setup_of(driver: ComputeDriver, directory: Path) -> NodeSetup:
+    return NodeSetup(
         driver,
         cast("ReportClient", None),
         host="host1",
-        state_path=tmp_path,
+        state_path=directory,
         places=(),
-        place=Place("10.0.0.1", "machine", "boot", str(tmp_path)),
+        place=Place("10.0.0.1", "machine", "boot", str(directory)),
     )
+
+
+class ListingDriver(LateDriver):
+    """A driver of one node that lists none or several."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = list(names)
+
+    def init_host(self, host: str) -> None:
+        pass
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        return self.names
+
+
+@pytest.mark.parametrize("names", [(), ("host1", "host2")])
+def test_a_driver_of_one_node_that_lists_others_is_to_blame(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    with pytest.raises(errors.InvalidInput, match=f"lists {len(names)} nodes: {', '.join(names)}"):
+        setup_of(ListingDriver(*names), tmp_path).nodes()
+
+
+def test_a_driver_whose_start_failed_is_let_go(tmp_path: Path) -> None:
+    driver = LateDriver()
+    setup = setup_of(driver, tmp_path)
     setup.release()
     assert driver.let_go == 0
     with pytest.raises(errors.VirtDriverNotReady):
