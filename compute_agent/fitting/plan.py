@@ -103,6 +103,8 @@ NEARNESS: Final = "nearness of devices"
 NETWORKS: Final = "nearness of networks"
 UNDECIDED: Final = "steps"
 """Whether the guest fits is not known: more steps would have been needed than are allowed."""
+UNNAMED: Final = "some rule"
+"""That the guest does not fit is proved; which rule keeps it off would have taken more steps."""
 
 
 class Refusal(Struct, frozen=True):
@@ -133,6 +135,11 @@ class Refusal(Struct, frozen=True):
         """The refusal in one sentence, without a full stop."""
         if self.is_undecided:
             return f"the fit of the guest could not be decided within {self.steps} steps"
+        if self.rule == UNNAMED:
+            return (
+                "the guest does not fit, which is proved; the rule that cannot be kept was not "
+                f"found within {self.steps} steps"
+            )
         subject = "the guest" if self.node is None else f"its node {self.node}"
         cells = "; ".join(f"cell {cell}: {text}" for cell, text in sorted(self.free.items()))
         nearest = f"; the least is lacking on {self.miss}" if self.miss else ""

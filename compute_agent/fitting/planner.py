@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from compute_agent.fitting import refusals
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import DEFAULT_OPTIONS, ORDINARY, Host, PlanOptions
-from compute_agent.fitting.plan import UNDECIDED, Cost, Grant, Part, Plan, Refusal
+from compute_agent.fitting.plan import UNDECIDED, UNNAMED, Cost, Grant, Part, Plan, Refusal
 from compute_agent.fitting.room import Rooms, network_cells
 from compute_agent.fitting.search import feasible
 from compute_agent.fitting.search.device_supply import GuestCells
@@ -32,9 +32,9 @@ def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Pl
     The same arguments give the same answer. A proof ends at the limit of steps: it would hold up
     the other guests of the host.
     """
-    planning = _Planning(host, guest, options)
+    planning = _Planning(host, guest, options, StepLimit(options.limit))
     try:
-        return planning.answer()
+        return planning.best() or planning.refusal()
     except StepsExceeded:
         return Refusal(UNDECIDED, None, "", {}, steps=options.limit)
 
@@ -42,49 +42,49 @@ def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Pl
 class _Planning:
     """One question to the planner."""
 
-    def __init__(self, host: Host, guest: Guest, options: PlanOptions) -> None:
+    def __init__(self, host: Host, guest: Guest, options: PlanOptions, limit: StepLimit) -> None:
         self._host = host
         self._guest = guest
         self._options = options
-        self._limit = StepLimit(options.limit)
+        self._limit = limit
         self._rooms = Rooms(host, guest, options)
-        self._chooser = DeviceChooser(host, guest, self._limit, keep_links=options.keep_links)
+        self._chooser = DeviceChooser(host, guest, limit, keep_links=options.keep_links)
 
-    def answer(self) -> Plan | Refusal:
+    def best(self) -> Plan | None:
+        """Return the best plan; None: it is proved that there is none.
+
+        :raises StepsExceeded: the steps that are left do not decide it.
+        """
         nodes, limit = self._guest.nodes, self._host.memory_mib
         ordinary_mib = sum(node.memory_mib for node in nodes if node.page_sizes == {ORDINARY})
         if not all(self._chooser.candidates) or (limit is not None and ordinary_mib > limit):
-            return self._refusal()
+            return None
         if self._guest.floats:
             devices = self._chooser.best(ON_NO_CELL)
-            if devices is None:
-                return self._refusal()
-            return self._plan((), Cost(**devices._asdict()), 0)
+            return None if devices is None else self._plan((), Cost(**devices._asdict()), 0)
         found = self._on_cells(nodes)
         if found is None and not self._guest.names_nodes:
             spreading = Spreading(self._host, self._guest, self._rooms, self._chooser)
             spread = spreading.best(self._options.budget)
             if spread is not None:
                 found = self._plan(spread.parts, spread.cost, spread.steps, is_best=spread.is_best)
-        return found or self._refusal()
+        return found
 
-    def _refusal(self) -> Refusal:
-        refusal = refusals.refusal(
+    def refusal(self) -> Refusal:
+        """Return why there is no plan, as far as the steps that are left find it."""
+        reasons = refusals.Reasons(
             self._host, self._guest, self._rooms, self._chooser, self._has_room_for
         )
+        try:
+            refusal = reasons.first()
+        except StepsExceeded:
+            return Refusal(UNNAMED, None, "", {}, steps=self._options.limit)
         return replace(refusal, steps=self._limit.taken)
 
     def _has_room_for(self, guest: Guest) -> bool:
-        """Whether another guest would fit.
-
-        :raises StepsExceeded: the steps that are left do not decide it.
-        """
-        left = max(self._limit.limit - self._limit.taken, 0)
-        answer = plan(self._host, guest, replace(self._options, budget=0, limit=left))
-        if isinstance(answer, Refusal) and answer.is_undecided:
-            raise StepsExceeded
-        self._limit.taken += answer.steps
-        return isinstance(answer, Plan)
+        """Whether another guest would fit, found out within the same limit of steps."""
+        options = replace(self._options, budget=0)
+        return _Planning(self._host, guest, options, self._limit).best() is not None
 
     def _allowed(self, nodes: tuple[Node, ...]) -> list[int]:
         """Return the cells that have room for each node, as bits."""

@@ -40,23 +40,11 @@ _ALONE: Final[Mapping[str, Sequence[str]]] = {
 """What of a node each rule is about by itself."""
 
 
-def refusal(
-    host: Host,
-    guest: Guest,
-    rooms: Rooms,
-    chooser: DeviceChooser,
-    fits: Callable[[Guest], bool],
-) -> Refusal:
-    """Return why a guest does not fit on a host on which it does not.
+class Reasons(Struct, eq=False):
+    """The rules, one after the other, for a guest that does not fit on a host.
 
     :param fits: whether a guest that needs less does.
     """
-    reasons = _Reasons(host, guest, rooms, chooser, fits)
-    return reasons.of_devices() or reasons.of_memory() or reasons.of_cells()
-
-
-class _Reasons(Struct, eq=False):
-    """The rules, one after the other."""
 
     host: Host
     guest: Guest
@@ -64,12 +52,16 @@ class _Reasons(Struct, eq=False):
     chooser: DeviceChooser
     fits: Callable[[Guest], bool]
 
-    def of_devices(self) -> Refusal | None:
+    def first(self) -> Refusal:
+        """Return the first rule that cannot be kept."""
+        return self._of_devices() or self._of_memory() or self._of_cells()
+
+    def _of_devices(self) -> Refusal | None:
         """Return the wish that no device of the host can serve, however near or far."""
         short = self.chooser.short_kinds(self._everywhere())
         return self._of_wish(DEVICES, self._wish_of(short), None) if short else None
 
-    def of_memory(self) -> Refusal | None:
+    def _of_memory(self) -> Refusal | None:
         """Return that the ordinary memory of all cells together is too little."""
         limit = self.host.memory_mib
         wanted = sum(n.memory_mib for n in self.guest.nodes if n.page_sizes == {ORDINARY})
@@ -87,7 +79,7 @@ class _Reasons(Struct, eq=False):
             f"the host: {wanted - max(limit, 0)} MiB",
         )
 
-    def of_cells(self) -> Refusal:
+    def _of_cells(self) -> Refusal:
         """Return which node has no cell, or what keeps them from being together."""
         if not self.guest.names_nodes:
             return self._of_whole(self.guest.nodes[0])

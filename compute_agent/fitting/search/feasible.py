@@ -73,6 +73,7 @@ class _Proof:
         # what cells are good for, beside nodes and devices
         self._uses = [*networks, *(memory.huge if memory else ())]
         self._chooser = chooser
+        self._with_memory = memory.narrowed if memory else list
         self._covering = memory.covering if memory else covering
         self.demands = [Demand(1, (Supply(1, near, {}),)) for near in networks]
         self._known: set[frozenset[int]] = set()
@@ -94,6 +95,7 @@ class _Proof:
         """
         while True:
             self._chooser.limit.take()
+            allowed = self._with_memory(allowed)
             every = taken = fixed = 0
             for node, mask in enumerate(allowed):
                 every |= mask

@@ -37,6 +37,15 @@ class HostMemory(Struct, eq=False):
             if not huge >> cell & 1
         )
 
+    def narrowed(self, allowed: Sequence[int]) -> list[int]:
+        """Return the cells of each node, only those with huge pages where it must be in some.
+
+        That is so if too little is left for it beside what others have in any case.
+        """
+        own = list(zip(self.needs, self.huge, allowed, strict=True))
+        left = self.limit - sum(need for need, huge, mask in own if not huge & mask)
+        return [mask & huge if need > left and mask & huge else mask for need, huge, mask in own]
+
     def covering(self, allowed: Sequence[int], cells: int) -> list[int] | None:
         """Return a cell for each node, all of `cells` among them, with memory for all nodes.
 
@@ -85,13 +94,13 @@ def _cheapest(costs: Sequence[Mapping[int, int]], steps: StepLimit) -> list[int]
     cell_of: list[int] = []
     node_of: dict[int, int] = {}
     for start in range(len(costs)):
+        steps.take()
         total: dict[int, int] = {}
         via: dict[int, int] = {}
         queue = [(start, 0)]
         for node, before in queue:
             if node != start and before != total[cell_of[node]] - costs[node][cell_of[node]]:
                 continue  # a cheaper path to it is later in the queue
-            steps.take()
             for cell, cost in costs[node].items():
                 if cell not in total or before + cost < total[cell]:
                     total[cell], via[cell] = before + cost, node

@@ -146,10 +146,22 @@ def test_a_host_without_cells_refuses_in_words():
 def test_a_proof_that_would_take_too_many_steps_is_not_made():
     host = Host(tuple(CELLS), (device("a", 1), device("b", 1)))
     guest = one(pinned(2), wishes=near("required"))
-    result = plan(host, guest, PlanOptions(limit=0))
+    result = plan(host, guest, PlanOptions(budget=0, limit=0))
     assert isinstance(result, Refusal)
     assert result.is_undecided
     assert result.sentence == "the fit of the guest could not be decided within 0 steps"
     proof = plan(host, guest)
     assert isinstance(proof, Refusal)
     assert not proof.is_undecided
+
+
+def test_a_proof_stays_one_where_too_few_steps_are_left_for_its_reason():
+    host = Host((cell(0, physnets=frozenset("a")), cell(1)), (device("a", 1),))
+    guest = one(Node(1), wishes=near("required"), physnets=frozenset("a"))
+    answers = [plan(host, guest, PlanOptions(budget=0, limit=limit)) for limit in range(20)]
+    proofs = [a for a in answers if isinstance(a, Refusal) and not a.is_undecided]
+    assert proofs[0].sentence == (
+        "the guest does not fit, which is proved; the rule that cannot be kept was not found "
+        f"within {answers.index(proofs[0])} steps"
+    )
+    assert proofs[-1].rule == "nearness of networks"
