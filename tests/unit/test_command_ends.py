@@ -135,7 +135,7 @@ def test_a_check_that_could_not_be_made_for_a_defect_is_no_warning(
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(placement_status, "_check", refuse)
-    monkeypatch.setattr(placement_status.log_lines, "set_up", lambda _conf, _name: None)
+    monkeypatch.setattr(placement_status.log_lines, "set_up", lambda *_: None)
     assert placement_status.main(["--config-file=/dev/null", "upgrade", "check"]) == 255
     assert "ZeroDivisionError: by zero" in capsys.readouterr().err
 
