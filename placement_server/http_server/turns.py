@@ -85,8 +85,12 @@ class Turns:
         if environ.get("CONTENT_LENGTH", "0") in ("", "0") and not is_chunked:
             return body
         source, most = environ["wsgi.input"], self._max_body_size
-        is_kept = int(environ.get("CONTENT_LENGTH") or 0) <= most
-        while size < max(_LONGEST_BODY, most + 1) and (piece := source.read(65_536)):
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        is_kept, longest = length <= most, max(_LONGEST_BODY, most + 1)
+        if not is_chunked:
+            # to ask for more than there is costs as much again
+            longest = min(longest, length)
+        while size < longest and (piece := source.read(65_536)):
             size += len(piece)
             if is_kept and body.tell() <= most:
                 body.write(piece)

@@ -21,6 +21,7 @@ for each other only from 4 to the commit, and none has to retry while there is r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -111,24 +112,24 @@ def read_context(
 def _statement(
     batches: Batches, consumers: Sequence[str], names: Sequence[str], *, in_use: bool
 ) -> tuple[str, tuple[object, ...]]:
+    of_consumers, consumer_values = batches.among(consumers) if consumers else ("", ())
+    of_names, name_values = batches.among(names) if names else ("", ())
+    parameters = (*consumer_values * (3 if in_use else 2), *name_values)
+    return _text(of_consumers, of_names, in_use=in_use), parameters
+
+
+@lru_cache(maxsize=64)
+def _text(of_consumers: str, of_names: str, *, in_use: bool) -> str:
+    """Return the statement with these conditions; empty ones stand for nothing to read."""
     parts: list[str] = []
-    parameters: list[object] = []
-    if consumers:
-        condition, values = batches.among(consumers)
+    if of_consumers:
         padding = _PADDING if in_use else ""
-        parts += (
-            _CONSUMERS.format(padding=padding) + condition,
-            _ALLOCATIONS.format(padding=padding) + condition,
-        )
-        parameters += values * 2
+        parts = [text.format(padding=padding) + of_consumers for text in (_CONSUMERS, _ALLOCATIONS)]
         if in_use:
-            parts.append(f"{_IN_USE}{condition})")
-            parameters += values
-    if names:
-        condition, values = batches.among(names)
-        parts.append(_NAMED + condition)
-        parameters += values
-    return " UNION ALL ".join(parts), tuple(parameters)
+            parts.append(f"{_IN_USE}{of_consumers})")
+    if of_names:
+        parts.append(_NAMED + of_names)
+    return " UNION ALL ".join(parts)
 
 
 __all__ = ["delete", "of_consumer", "of_provider", "of_tree", "write"]

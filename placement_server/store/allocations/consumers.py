@@ -178,15 +178,13 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     :returns: the new records, which are still to be inserted.
     :raises LostRace: a record is not the one that was read.
     """
-    _change(
-        tx,
-        "DELETE FROM consumers",
-        [
-            (consumer.id, consumer.generation)
-            for consumer in consumers
-            if consumer.id is not None and not consumer.write.allocations
-        ],
-    )
+    gone = [
+        (consumer.id, consumer.generation)
+        for consumer in consumers
+        if consumer.id is not None and not consumer.write.allocations
+    ]
+    if gone:
+        _change(tx, "DELETE FROM consumers", gone)
     living_consumers = [consumer for consumer in consumers if consumer.write.allocations]
     writes = [consumer.write for consumer in living_consumers]
     types = (write.consumer_type for write in writes)
@@ -211,13 +209,14 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
         else:
             new_type = "consumer_type_id" if name is KEEP else type_id
             raised.append((consumer.id, consumer.generation, project_id, user_id, new_type))
-    _change(
-        tx,
-        "UPDATE consumers SET generation = generation + 1, project_id = {}, user_id = {}, "
-        f"consumer_type_id = {{}}, updated_at = {tx.batches.moment}",
-        raised,
-        stamp(tx.now),
-    )
+    if raised:
+        _change(
+            tx,
+            "UPDATE consumers SET generation = generation + 1, project_id = {}, user_id = {}, "
+            f"consumer_type_id = {{}}, updated_at = {tx.batches.moment}",
+            raised,
+            stamp(tx.now),
+        )
     new_rows.sort()
     return Insertion("consumers", _COLUMNS, new_rows)
 
@@ -235,8 +234,6 @@ def _change(
     :param last_parameters: those of the text itself, behind all values.
     :raises LostRace: a record is not the one that was read.
     """
-    if not all_rows:
-        return
     for rows in chunks(sorted(all_rows, key=itemgetter(0)), _CHANGED):
         ids, generations, *columns = zip(*rows, strict=True)
         texts, values = [], []

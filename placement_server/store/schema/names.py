@@ -79,8 +79,8 @@ def hold_classes(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
 def _class_ids(
     tx: ReadTransaction, names: Collection[str], statement: Select[tuple[str, int]]
 ) -> ClassIds:
-    ids = ClassIds((name, STANDARD_CLASS_IDS[name]) for name in names if name in STANDARD_CLASS_IDS)
-    others = sorted(name for name in names if name not in ids)
+    ids = ClassIds({name: STANDARD_CLASS_IDS[name] for name in STANDARD_CLASS_IDS.keys() & names})
+    others = set(names) - ids.keys()
     if others:
         ids.update(tx.execute_among(statement, "names", others))
     return ids
