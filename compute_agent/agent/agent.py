@@ -151,7 +151,7 @@ class Agent:
                 self._manager.stopping()
                 for surface in surfaces:
                     surface.stop()
-                self._parts.setup.release()
+                self._let_go()
         return int(self._exit_code)
 
     def _surfaces(self) -> list[LocalServer | MetricsServer]:
@@ -216,6 +216,7 @@ class Agent:
         self._loop.start()
         self._stop.wait()
         self._loop.stop()
+        self._stop_waiting()
         self._loop.join()
         if self._rpc is not None:
             self._rpc.stop()
@@ -259,10 +260,25 @@ class Agent:
         if self._follower is not None:
             self._follower.stop()
         self._loop.stop()
-        self._parts.driver.stop_waiting()
         bound = threading.Timer(GRACE, self._abandon)
         bound.daemon = True
         bound.start()
+
+    def _stop_waiting(self) -> None:
+        try:
+            self._parts.driver.stop_waiting()
+        except Exception:
+            LOG.exception(
+                "The driver cannot give up calls that hang. A pass that waits for one is abandoned "
+                "%.0f s after the agent was asked to stop.",
+                GRACE,
+            )
+
+    def _let_go(self) -> None:
+        try:
+            self._parts.setup.release()
+        except Exception:
+            LOG.exception("The driver did not let go of the hypervisor; the agent ends anyway.")
 
     def _abandon(self) -> None:
         LOG.warning(

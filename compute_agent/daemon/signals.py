@@ -62,13 +62,19 @@ def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[],
             handler = handlers.get(signal.Signals(number))
             if handler is None:
                 continue
-            if number in (signal.SIGTERM, signal.SIGINT):
-                threading.Thread(target=log_lines.leave_when_stuck, daemon=True).start()
             try:
+                if number in (signal.SIGTERM, signal.SIGINT):
+                    _have_log_left()
                 handler()
             except Exception:
                 # the next signal, for example SIGTERM, must still be served
                 LOG.exception("The handler of signal %s failed.", signal.Signals(number).name)
+
+
+def _have_log_left() -> None:
+    """Have a stop not wait for a log that takes no more lines; without a thread for it, it may."""
+    with contextlib.suppress(RuntimeError):
+        threading.Thread(target=log_lines.leave_when_stuck, daemon=True).start()
 
 
 def exit_at_once(code: int) -> None:

@@ -56,13 +56,14 @@ class ServiceManager:
         address = self._address
         if address.startswith("@"):
             address = "\0" + address[1:]
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+        # Where the manager is gone nobody is left to notify. Where the process has no descriptor left
+        # there will be other notices. The program goes on, or ends, without it.
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify,
+        ):
             notify.settimeout(1.0)  # a manager that is stuck must not stop the work
-            try:
-                notify.sendto("\n".join(lines).encode(), address)
-            except OSError:
-                # the manager is gone: nobody is left to notify, and the program works on without it
-                return
+            notify.sendto("\n".join(lines).encode(), address)
 
 
 def _watchdog_seconds(variables: Mapping[str, str]) -> float | None:

@@ -1,6 +1,7 @@
 """The small parts of a daemon's life: fair locks, due passes, signals, the service manager."""
 
 import os
+import resource
 import signal
 import socket
 import threading
@@ -143,6 +144,17 @@ def test_a_handler_that_fails_does_not_stop_the_next_signal():
         assert seen.wait(10)
 
 
+def test_a_stop_is_served_where_no_thread_can_be_started(monkeypatch):
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    stop = threading.Event()
+    with signals.handle({signal.SIGTERM: stop.set}):
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+
+
 @pytest.fixture
 def manager(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -162,6 +174,19 @@ def test_the_service_manager_is_told_what_happens(manager):
     assert listener.recv(1024) == b"WATCHDOG=1"
     told.stopping()
     assert listener.recv(1024).startswith(b"STOPPING=1")
+
+
+def test_a_notice_for_which_there_is_no_descriptor_stops_nothing(manager):
+    listener, address = manager
+    told = ServiceManager({"NOTIFY_SOCKET": address})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        told.stopping()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    told.watchdog()
+    assert listener.recv(1024) == b"WATCHDOG=1"
 
 
 def test_without_a_service_manager_nothing_happens(tmp_path):

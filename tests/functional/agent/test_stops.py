@@ -1,0 +1,97 @@
+"""Stops of an agent whose driver raises, or does not return; in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.agent import agent as agent_module
+from compute_agent.agent import assembly
+from compute_agent.agent.agent import Agent
+from compute_agent.conf import new_config
+from compute_agent.daemon import signals
+from compute_agent.placement.transports.in_process import InProcessTransport
+
+PATIENCE = 30.0
+
+
+class StopScene:
+    """One agent, with a pass that does not end until it is told to."""
+
+    def __init__(self, app: Any, directory: Path) -> None:
+        path = directory / "agent.conf"
+        path.write_text(
+            f"[DEFAULT]\nstate_path = {directory}/state\nperiodic_fuzzy_delay = 0\n"
+            "compute_driver = tests.functional.agent.scripted_driver.ScriptedDriver\n"
+            f"[compute]\nprovider_config_location = {directory}/none\n"
+        )
+        conf = new_config([f"--config-file={path}"], default_config_dirs=[])
+        self.parts = assembly.build(conf, transport=InProcessTransport(app))
+        self.driver: Any = self.parts.driver
+        self.agent = Agent(conf, self.parts)
+        self.pass_may_end = threading.Event()
+        self._lay_out = self.driver.update_provider_tree
+        self.driver.update_provider_tree = self._asked_in_a_pass
+
+    def _asked_in_a_pass(self, *arguments: Any) -> None:
+        self._lay_out(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert self.pass_may_end.wait(PATIENCE), "the pass was not abandoned"
+
+
+@pytest.fixture
+def scene(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StopScene]:
+    script_path = tmp_path / "script.json"
+    script_path.write_text(json.dumps({"nodes": [f"host-{uuid.uuid4().hex[:8]}"]}))
+    monkeypatch.setenv("SCRIPTED_DRIVER", str(script_path))
+    # the end of a process, which these tests share
+    monkeypatch.setattr(agent_module, "GRACE", threading.TIMEOUT_MAX)
+    scene = StopScene(app, tmp_path)
+    yield scene
+    scene.parts.close()
+
+
+def raise_error() -> None:
+    raise RuntimeError("the driver cannot give up")
+
+
+@pytest.mark.parametrize("fault", ["raises", "does not return"])
+def test_a_stop_is_bounded_whatever_the_driver_does_when_it_is_asked_to_give_up(
+    scene: StopScene, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    abandoned: list[int] = []
+
+    def abandon(code: int) -> None:
+        abandoned.append(code)
+        scene.pass_may_end.set()
+
+    faults: dict[str, Callable[[], object]] = {
+        "raises": raise_error,
+        "does not return": scene.pass_may_end.wait,
+    }
+    monkeypatch.setattr(agent_module, "GRACE", 0.01)
+    monkeypatch.setattr(signals, "exit_at_once", abandon)
+    scene.driver.stop_waiting = faults[fault]
+    assert scene.agent.run() == 0
+    assert abandoned == [0]
+
+
+def test_a_driver_that_cannot_let_go_does_not_change_the_status_of_the_end(
+    scene: StopScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_host: str) -> None:
+        scene.driver.cleanup_host = let_go
+        raise_error()
+
+    let_go, scene.driver.cleanup_host = scene.driver.cleanup_host, fail
+    scene.pass_may_end.set()
+    assert scene.agent.run() == 0
+    assert "the driver cannot give up" in caplog.text
