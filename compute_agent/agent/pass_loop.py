@@ -50,7 +50,10 @@ class PassLoop(Struct, eq=False):
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="passes", daemon=True)
+        pool = ThreadPoolExecutor(self.workers + _WAITING, thread_name_prefix="pass")
+        # its first thread, which does what no other can be started for
+        pool.submit(int)
+        self._thread = threading.Thread(target=self._run, args=(pool,), name="passes", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -70,9 +73,9 @@ class PassLoop(Struct, eq=False):
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _run(self) -> None:
+    def _run(self, pool: ThreadPoolExecutor) -> None:
         longest_wait = NEVER if self.watchdog_seconds is None else self.watchdog_seconds / 3.0
-        with ThreadPoolExecutor(self.workers + _WAITING, thread_name_prefix="pass") as pool:
+        with pool:
             while not self._stopping.is_set():
                 self._wake.clear()
                 try:

@@ -98,20 +98,25 @@ class DriftHealing(Struct, eq=False):
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
     def _run(self) -> None:
-        try:
-            with self.remedies() as remedies:
-                while waiting_work := self._next():
-                    node, (root, work) = waiting_work
-                    self._treat(node, root, work, remedies)
-        except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
-            self._log_failure("What audits found", error)
-        else:
-            self._conditions.is_over("What audits found")
-        finally:
+        is_over = False
+        while not is_over:
+            try:
+                with self.remedies() as remedies:
+                    while waiting_work := self._next():
+                        node, (root, work) = waiting_work
+                        self._treat(node, root, work, remedies)
+            except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
+                with self._condition:
+                    self._waiting_work.clear()
+                self._log_failure("What audits found", error)
+            else:
+                self._conditions.is_over("What audits found")
             with self._condition:
-                self._waiting_work.clear()
-                self._thread = None
-                self._condition.notify_all()
+                # more may have been found while the remedies were closed
+                is_over = not self._waiting_work
+                if is_over:
+                    self._thread = None
+                    self._condition.notify_all()
 
     def _next(self) -> tuple[str, tuple[str, Drift]] | None:
         with self._condition:

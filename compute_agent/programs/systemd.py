@@ -56,8 +56,8 @@ class ServiceManager:
         address = self._address
         if address.startswith("@"):
             address = "\0" + address[1:]
-        # Where the manager is gone nobody is left to notify. Where the process has no descriptor left
-        # there will be other notices. The program goes on, or ends, without it.
+        # Where the manager is gone nobody is left to notify; where no descriptor is free there will
+        # be other notices. The program works on, or ends, without it.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify,

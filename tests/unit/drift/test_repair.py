@@ -22,6 +22,7 @@ class Remedies:
         self.opened = self.closed = 0
         self.ends = {}
         self.trouble = None
+        self.on_close = lambda: None
         self.go_on = threading.Event()
         self.go_on.set()
 
@@ -29,6 +30,7 @@ class Remedies:
     def open(self):
         self.opened += 1
         yield self
+        self.on_close()
         self.closed += 1
 
     def delete_gone(self, root, suspects):
@@ -91,6 +93,20 @@ def test_what_is_found_after_a_thread_could_not_be_started_is_healed(monkeypatch
     healing.found()
     healing.done()
     assert healing.remedies.opened == 1
+
+
+def test_what_is_found_while_everything_is_closed_is_healed_too():
+    healing = ScriptedHealing()
+
+    def find_more():
+        healing.remedies.on_close = lambda: None
+        healing.found(node="second")
+
+    healing.remedies.on_close = find_more
+    healing.found()
+    healing.done()
+    assert [node for node, _, _ in healing.healed] == ["host", "second"]
+    assert healing.remedies.opened == 2
 
 
 def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():

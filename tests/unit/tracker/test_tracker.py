@@ -364,6 +364,26 @@ def test_a_pass_for_which_no_thread_starts_is_made_in_one_that_runs(loop, monkey
     assert sorted(loop.passes) == ["a", "b", "c"]
 
 
+def test_a_first_pass_for_which_no_thread_starts_does_not_wait_for_ever(monkeypatch):
+    start = threading.Thread.start
+    bench = Loop()
+    bench.schedule.set_nodes(["a"], first_due=NEVER)
+    bench.loop.start()
+
+    def fail_for_passes(thread: threading.Thread) -> None:
+        if thread.name.startswith("pass_"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_for_passes)
+    bench.schedule.trigger("report", "a")
+    bench.loop.wake()
+    assert bench.begun.acquire(timeout=10)
+    bench.go.release()
+    bench.loop.stop()
+    assert bench.loop.join(30)
+
+
 def test_a_fatal_pass_is_told(loop):
     assert loop.begun.acquire(timeout=30)
     loop.result = PassResult(False, NEVER, ExitCode.RESHAPE_FAILED, "x")
