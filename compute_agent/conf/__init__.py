@@ -112,7 +112,8 @@ def reload(conf: cfg.ConfigOpts) -> list[str]:
     """Read the configuration files again, and change the options that may change while running.
 
     :returns: one line per option that changed, `[group]name: old -> new`.
-    :raises InvalidConfiguration: the files cannot be used; the old values stay in force.
+    :raises InvalidConfiguration: the files cannot be used; the old values stay in force. Or the log
+        cannot be set up by the new ones.
     """
     try:
         # mutating accepts a value of the wrong type, which fails only when it is read, so the
@@ -122,6 +123,11 @@ def reload(conf: cfg.ConfigOpts) -> list[str]:
     except (cfg.Error, errors.InvalidConfiguration) as error:
         raise errors.InvalidConfiguration(
             f"The configuration is not reloaded, the values read before stay in force: {error}"
+        ) from error
+    except Exception as error:  # whatever a log makes of its file, at the end
+        raise errors.InvalidConfiguration(
+            f"The options are read again, and the log cannot be set up by them: {error}. Correct "
+            "[DEFAULT]log_config_append, or that file, and reload again."
         ) from error
     lines = [
         f"[{group or 'DEFAULT'}]{name}: {old!r} -> {new!r}"

@@ -261,6 +261,11 @@ def test_the_service_manager_is_told_ready_reloading_stopping_and_fed(
         agent.send(signal.SIGHUP)
         assert heard(b"RELOADING=1\nMONOTONIC_USEC=")
         assert heard(b"READY=1")
+        agent.configure(DEFAULT={"log_config_append": tmp_path / "nowhere"})
+        agent.send(signal.SIGHUP)
+        assert heard(b"RELOADING=1")
+        assert heard(b"READY=1"), "a reload that fails ends too"
+        assert "log_config_append" in agent.status()["reload"]["message"]
         agent.send(signal.SIGTERM)
         assert heard(b"STOPPING=1")
         assert agent.ended() == 0

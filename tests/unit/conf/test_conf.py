@@ -131,6 +131,14 @@ def test_a_reload_of_a_wrong_value_keeps_the_old_one(tmp_path):
     assert conf.compute_agent.audit_grace == 10
 
 
+def test_a_reload_that_cannot_set_up_the_log_is_refused_as_such(tmp_path):
+    path = written(tmp_path, "[DEFAULT]\n")
+    conf = configured(path)
+    written(tmp_path, f"[DEFAULT]\nlog_config_append = {tmp_path}/nowhere\n")
+    with pytest.raises(errors.InvalidConfiguration, match="log_config_append"):
+        agent_conf.reload(conf)
+
+
 def test_the_cells_that_are_near_each_network_are_read(tmp_path):
     conf = configured(
         written(
