@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.agent.availability import Availability
 from compute_agent.agent.commands import AgentCommands
@@ -25,8 +24,9 @@ from compute_agent.agent.local_socket import Command, LocalServer
 from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.agent.pass_loop import PassLoop
-from compute_agent.daemon import signals
+from compute_agent.daemon import reload, signals
 from compute_agent.daemon.message_bus import BusState
+from compute_agent.daemon.trouble import Trouble
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
 from compute_agent.programs.systemd import ServiceManager
@@ -34,7 +34,6 @@ from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import PassSchedule
 from compute_agent.tracker.resource_tracker import ResourceTracker
-from compute_agent.tracker.status import Trouble
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -392,15 +391,8 @@ class Agent:
 
     def _reload_now(self) -> None:
         self._manager.reloading()
-        trouble = None
-        try:
-            for line in agent_conf.reload(self._conf):
-                LOG.info("Option changed: %s", line)
-            self._parts.reload()
-        except errors.InvalidConfiguration as error:
-            LOG.error("%s", error)
-            trouble = Trouble("not reloaded", str(error), time.time(), 1)
-        else:
+        trouble = reload.reload(self._conf, self._parts.reload)
+        if trouble is None:
             LOG.info("Reloaded; every node gets a pass.")
         self._parts.board.reload_trouble = trouble
         self.tracker.options = self._parts.options()

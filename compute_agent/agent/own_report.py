@@ -16,9 +16,10 @@ from compute_agent.programs.printable import shortened
 from compute_agent.tracker.pass_schedule import NEVER
 
 if TYPE_CHECKING:
+    from compute_agent.daemon.trouble import Trouble
     from compute_agent.tracker.place import Place
     from compute_agent.tracker.resource_tracker import TrackerOptions
-    from compute_agent.tracker.status import StatusBoard, Trouble
+    from compute_agent.tracker.status import StatusBoard
 
 _SHOWN_LENGTH: Final = 200
 _SENTENCE_LENGTH: Final = 500

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from compute_agent import errors
+from compute_agent.daemon.trouble import Trouble
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Decision, EventKind, Fault
 from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
-from compute_agent.tracker.status import PassOutcome, Trouble
+from compute_agent.tracker.status import PassOutcome
 
 if TYPE_CHECKING:
     from compute_agent.placement.connection import Tally

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from compute_agent import __version__
 from compute_agent.daemon import tracing
 from compute_agent.daemon.message_bus import BusState, BusStatus
+from compute_agent.daemon.trouble import Trouble, dated, moment_text
 from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.tracker.change_log import ChangeHistory
@@ -45,15 +45,6 @@ class PassOutcome(Struct, frozen=True):
     changes: int
     outcome: str
     global_request_id: str = ""
-
-
-class Trouble(Struct, frozen=True):
-    """What is wrong with a node now, since when, and how often it was seen."""
-
-    what: str
-    message: str
-    since: float
-    seen: int
 
 
 class InventoryStatus(Struct, frozen=True):
@@ -293,17 +284,17 @@ class StatusBoard:
             "host": self.host,
             "version": __version__,
             "pid": os.getpid(),
-            "started": _text(self.started_at),
-            "placement": _dated(self.placement),
-            "bus": _dated(self.bus),
-            "changes": _dated(self.feed),
-            "hung_calls": [_dated(call) for call in self.hung_calls()],
-            "state": state and _dated(state),
-            "reload": self.reload_trouble and _dated(self.reload_trouble),
-            "trouble": search and _dated(search),
+            "started": moment_text(self.started_at),
+            "placement": dated(self.placement),
+            "bus": dated(self.bus),
+            "changes": dated(self.feed),
+            "hung_calls": [dated(call) for call in self.hung_calls()],
+            "state": state and dated(state),
+            "reload": self.reload_trouble and dated(self.reload_trouble),
+            "trouble": search and dated(search),
             "nodes": [
                 _node_document(node)
-                | {"losses": [_dated(loss) for loss in self.history.losses(node.name)]}
+                | {"losses": [dated(loss) for loss in self.history.losses(node.name)]}
                 for node in self.nodes()
             ],
             "totals": {
@@ -324,23 +315,23 @@ class StatusBoard:
 
     def history_document(self) -> list[dict[str, Any]]:
         """Return the last changes as plain JSON types, the oldest first."""
-        return [_dated(past) for past in self.history.changes()]
+        return [dated(past) for past in self.history.changes()]
 
     def summary(self) -> str:
         """Return one line for the service manager."""
         bus = self.bus
         summary = self._nodes_summary()
         if bus.state in (BusState.REFUSED, BusState.UNREACHABLE):
-            summary += f"; message bus {bus.state} since {_text(bus.since)}"
+            summary += f"; message bus {bus.state} since {moment_text(bus.since)}"
         if state_trouble := self.state_trouble:
-            summary += f"; state not written since {_text(state_trouble.since)}"
+            summary += f"; state not written since {moment_text(state_trouble.since)}"
         return summary
 
     def _nodes_summary(self) -> str:
         nodes = self.nodes()
         troubles = [node.trouble for node in nodes if node.trouble]
         if self.placement.up is False:
-            return f"placement cannot be reached since {_text(self.placement.since)}"
+            return f"placement cannot be reached since {moment_text(self.placement.since)}"
         if search_trouble := self.search_trouble:
             return f"the nodes of this host are not known: {search_trouble.what}"
         if troubles:
@@ -380,19 +371,7 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
 def _node_document(node: NodeStatus) -> dict[str, Any]:
     return {
         **to_builtins(node),
-        "last_success": _text(node.last_success),
-        "last_pass": node.last_pass and _dated(node.last_pass),
-        "trouble": node.trouble and _dated(node.trouble),
+        "last_success": moment_text(node.last_success),
+        "last_pass": node.last_pass and dated(node.last_pass),
+        "trouble": node.trouble and dated(node.trouble),
     }
-
-
-def _dated(value: Any) -> dict[str, Any]:
-    """Return the fields of a value, its moment as text."""
-    fields: dict[str, Any] = to_builtins(value)
-    return fields | {name: _text(fields[name]) for name in ("at", "since") if name in fields}
-
-
-def _text(moment: float | None) -> str | None:
-    if moment is None:
-        return None
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")

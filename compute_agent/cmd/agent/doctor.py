@@ -16,6 +16,7 @@ from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd import logging_setup
 from compute_agent.cmd.agent.running import ask_agent, troubles
 from compute_agent.cmd.output import show
+from compute_agent.daemon import reload
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.doctor import (
     examine,
@@ -101,8 +102,8 @@ def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if (state := status.get("state")) is not None:
         text = f"its state is not written since {state['since']}: {state['message']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
-    if (reload := status.get("reload")) is not None:
-        text = f"it was not reloaded at {reload['since']}: {reload['message']}"
+    if (failure := status.get("reload")) is not None:
+        text = f"it was {reload.shown_failure(failure)}"
         yield Diagnosis(Level.ERROR, "running agent", text)
     for node in status["nodes"]:
         if not node["enabled"]:

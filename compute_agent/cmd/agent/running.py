@@ -23,6 +23,7 @@ from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd import program
 from compute_agent.cmd.output import print_json, show
+from compute_agent.daemon import reload
 from compute_agent.drift.wording import resources
 from compute_agent.placement.transports.transport import clock_fault
 from compute_agent.programs.exit_status import Exit
@@ -192,8 +193,8 @@ def _print_status(document: Mapping[str, Any]) -> None:
     print(f"bus        {_bus_text(document['bus'])}")
     if (state := document["state"]) is not None:
         print(f"state      not written since {state['since']}: {state['message']}")
-    if (reload := document["reload"]) is not None:
-        print(f"options    not reloaded at {reload['since']}: {reload['message']}")
+    if (failure := document["reload"]) is not None:
+        print(f"options    {reload.shown_failure(failure)}")
     for claim in document.get("running_claims", ()):
         seconds = time.time() - claim["since"]
         print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")

@@ -268,7 +268,9 @@ def _add_running(commands: _Commands) -> None:
         "status",
         "running:status",
         "show the status of a running scheduler",
-        "what {upgrade}  show what agents of older versions still prevent",
+        """
+        what {upgrade}  show what agents of older versions still prevent, and a reload that failed
+        """,
         JSON,
     )
 

@@ -44,7 +44,7 @@ def top(namespace: argparse.Namespace) -> None:
 
 
 def status(namespace: argparse.Namespace) -> None:
-    """Print what agents of older versions still prevent."""
+    """Print what agents of older versions still prevent, and a reload that failed."""
     document = running_scheduler.upgrade_status(program.configuration(namespace))
     show(namespace, document, *status_lines(document))
 

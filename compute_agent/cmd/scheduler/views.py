@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from compute_agent.cmd.output import columns, new_console, new_table
+from compute_agent.daemon import reload
 from compute_agent.scheduler.outcomes import Causes, FilterCause
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
             continue
         hosts = ", ".join(behaviour["held_back_by"]) or "no agent has announced itself"
         yield f"held back  {behaviour['name']}: {behaviour['means']}; by {hosts}"
+    # a scheduler of an older version has no such part
+    if (failure := status.get("reload")) is not None:
+        yield f"options    of {status['host']} {reload.shown_failure(failure)}"
 
 
 def claim_table(document: Mapping[str, Any]) -> Table:

@@ -2,7 +2,7 @@
 
     select_destinations(spec_obj, instance_uuids, return_objects, return_alternates)
         -> [[Selection, ...], ...]
-    upgrade_status() -> {"minimum_service_version", "behaviours": [...]}
+    upgrade_status() -> {"minimum_service_version", "behaviours": [...], "host", "reload"}
     announced_hosts() -> {"hosts": [{"root", "age", "host", "enabled", ...}, ...]}
     update_aggregates, delete_aggregate                         the aggregates are read again
     update_instance_info, delete_instance_info, sync_instance_info   logged, no answer
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus, tracing
 from compute_agent.daemon.bus_server import BusServer, stop_together
+from compute_agent.daemon.trouble import Trouble, dated
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.request.spec import RequestSpec
@@ -60,13 +61,19 @@ _CONSUMERS_OF_A_MESSAGE = 10_000
 
 
 class SchedulerEndpoint:
-    """What the bus can call."""
+    """What the bus can call.
+
+    :param host: the name by which answers about this scheduler name it.
+    :ivar reload_trouble: why the last reload failed; None: it did not.
+    """
 
     target = oslo_messaging.Target(version=VERSION)
 
-    def __init__(self, make: Callable[[], SchedulerParts], observer: Observer) -> None:
+    def __init__(self, make: Callable[[], SchedulerParts], observer: Observer, host: str) -> None:
         self._make = make
         self._observer = observer
+        self.host = host
+        self.reload_trouble: Trouble | None = None
         self._parts = make()
 
     @property
@@ -122,9 +129,16 @@ class SchedulerEndpoint:
         return bool(self._parts.client.holding(instances[0]).allocations)
 
     def upgrade_status(self, _ctxt: Context) -> dict[str, Any]:
-        """Return what agents that are too old hold back; see `Fleet.status`."""
+        """Return what agents that are too old hold back, and whether the last reload failed.
+
+        See `Fleet.status`.
+        """
         with answering(self._observer, "upgrade_status"):
-            return self._parts.fleet.status()
+            trouble = self.reload_trouble
+            return self._parts.fleet.status() | {
+                "host": self.host,
+                "reload": trouble and dated(trouble),
+            }
 
     def announced_hosts(self, _ctxt: Context) -> dict[str, Any]:
         """Return what agents announced, with the age of each announcement in seconds."""
@@ -211,6 +225,7 @@ class SchedulerService:
                 conf, placement, announcements, observer=observer, recent_claims=recent_claims
             ),
             observer,
+            host,
         )
         life_cycle = LifeCycleEndpoint(
             lambda: self.endpoint.parts, observer, SchedulerEndpoint.target

@@ -15,8 +15,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import conf as agent_conf
-from compute_agent.daemon import message_bus, signals, state_dump
+from compute_agent.daemon import message_bus, reload, signals, state_dump
+from compute_agent.daemon.trouble import dated
 from compute_agent.errors import (
     ComputeAgentError,
     InvalidConfiguration,
@@ -221,13 +221,11 @@ class SchedulerLife:
 
     def _reload(self) -> None:
         self._manager.reloading()
-        try:
-            changes = agent_conf.reload(self._conf)
-            self._service.endpoint.renew()
-        except ComputeAgentError as error:
-            LOG.error("Reloading failed; configuration and aggregates stay as they were: %s", error)
-        else:
-            LOG.info("Reloaded configuration and aggregates. %s", ", ".join(changes))
+        endpoint = self._service.endpoint
+        endpoint.reload_trouble = trouble = reload.reload(self._conf, endpoint.renew)
+        if trouble is None:
+            LOG.info("Reloaded configuration and aggregates.")
+        self._calls.on_reload(succeeded=trouble is None)
         self._manager.ready(self._status())
 
     def _dump_state(self) -> None:
@@ -235,11 +233,13 @@ class SchedulerLife:
 
     def _document(self) -> dict[str, Any]:
         ages = self._announcement_ages(only_existing=False)
+        trouble = self._service.endpoint.reload_trouble
         return {
             "host": self._conf.DEFAULT.host,
             "serving": self._serving.is_set(),
             "bus_up": self._bus_up,
             "placement": self._placement_state,
+            "reload": trouble and dated(trouble),
             "calls": self._calls.in_progress(),
             "announcements": {"hosts": len(ages), "oldest_seconds": round(max(ages, default=0.0))},
             "journal": self._service.endpoint.parts.journal.entries(),

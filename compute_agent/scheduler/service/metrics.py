@@ -77,6 +77,9 @@ class Calls(Observer):
     def on_upkeep(self, *, placement_up: bool, bus_up: bool, oldest_announcement: float) -> None:
         """Hear, from time to time, of what calls depend on; ages in seconds."""
 
+    def on_reload(self, *, succeeded: bool) -> None:
+        """Hear whether the last reload could use what it read."""
+
     def move_on(self) -> bool:
         """Return whether calls have moved on since this was last asked, or none is in progress."""
         with self._lock:
@@ -176,6 +179,9 @@ class CountedCalls(Calls):
         self._placement_up = gauge("placement_up", text, multiprocess_mode="livemin")
         text = "1 if the message bus takes messages, else 0."
         self._bus_up = gauge("bus_up", text, multiprocess_mode="livemin")
+        text = "1 if the last reload could use what it read, or there was none, else 0."
+        self._configuration_read = gauge("configuration_read", text, multiprocess_mode="livemin")
+        self._configuration_read.set(1)
 
     @contextmanager
     def answering(self, method: str) -> Iterator[None]:
@@ -217,6 +223,10 @@ class CountedCalls(Calls):
         self._placement_up.set(int(placement_up))
         self._bus_up.set(int(bus_up))
         self._oldest.set(oldest_announcement)
+
+    def on_reload(self, *, succeeded: bool) -> None:
+        """See `Calls`."""
+        self._configuration_read.set(int(succeeded))
 
 
 class JournalCollector:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
+from compute_agent.daemon.trouble import Trouble
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Response
@@ -289,12 +290,16 @@ def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: P
             service.announcements.receive(state)
         status = client.call("upgrade_status")
         assert status["minimum_service_version"] == 0
+        assert (status["host"], status["reload"]) == (service.endpoint.host, None)
         assert {tuple(behaviour["held_back_by"]) for behaviour in status["behaviours"]} == {
             (f"h-{old}",)
         }
         cloud.call("DELETE", f"/resource_providers/{old}")
         service.endpoint.renew()
-        assert client.call("upgrade_status")["minimum_service_version"] == 1
+        service.endpoint.reload_trouble = Trouble("not reloaded", "[a]b is wrong", 0.0, 1)
+        status = client.call("upgrade_status")
+        assert status["minimum_service_version"] == 1
+        assert status["reload"]["message"] == "[a]b is wrong"
 
 
 def test_all_requests_of_a_selection_carry_one_id(cloud: Cloud, config: Path) -> None:

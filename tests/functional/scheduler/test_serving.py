@@ -15,6 +15,7 @@ import pytest
 
 from tests.fixtures import programs
 from tests.fixtures.placement import free_port
+from tests.functional.agent.processes import eventually, read_url
 from tests.functional.scheduler.conftest import Command, write_config
 
 
@@ -125,21 +126,31 @@ def test_workers_end_with_the_process_that_started_them(placement_url: str, tmp_
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_hangup_reads_the_aggregates_again(
+def test_a_hangup_reads_the_aggregates_again_and_a_failure_is_shown_until_one_succeeds(
     placement_url: str, tmp_path: Path, workers: int
 ) -> None:
-    aggregates = tmp_path / "aggregates.yaml"
+    aggregates, bind = tmp_path / "aggregates.yaml", f"127.0.0.1:{free_port()}"
     aggregates.write_text("[]")
-    extra = f"[compute_scheduler]\naggregate_source = {aggregates}\n"
+    extra = f"[compute_scheduler]\naggregate_source = {aggregates}\nmetrics_bind = {bind}\n"
+
+    def configuration_read() -> bool:
+        return "compute_scheduler_configuration_read 1.0" in read_url(f"http://{bind}/metrics")
+
     with serving(write_config(tmp_path / "serve.conf", placement_url), workers, extra) as service:
         read_until(service, "Serving topic scheduler", times=workers)
+        assert configuration_read()
         aggregates.write_text("- nothing")
         service.process.send_signal(signal.SIGHUP)
-        refused = read_until(service, "Reloading failed", times=workers)
+        refused = read_until(service, "The reload failed", times=workers)
         assert "aggregate 0" in refused
+        eventually(lambda: not configuration_read(), "the failure in the metrics")
+        service.process.send_signal(signal.SIGUSR2)
+        dump = read_until(service, "state of compute-scheduler: end", times=workers)
+        assert dump.count('"what": "not reloaded"') == workers
         aggregates.write_text("[]")
         service.process.send_signal(signal.SIGHUP)
         read_until(service, "Reloaded configuration", times=workers)
+        eventually(configuration_read, "the end of the trouble")
         service.process.terminate()
         assert service.process.wait(60) == 0
 

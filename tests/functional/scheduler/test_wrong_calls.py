@@ -113,7 +113,9 @@ def endpoints(
     conf = agent_conf.new_config([f"--config-file={file}"])
     observer, announcements = Observer(), Announcements()
     scheduler = SchedulerEndpoint(
-        lambda: assembly.parts_of(conf, placement, announcements, observer=observer), observer
+        lambda: assembly.parts_of(conf, placement, announcements, observer=observer),
+        observer,
+        "controller1",
     )
     return scheduler, LifeCycleEndpoint(lambda: scheduler.parts, observer, "4.5")
 

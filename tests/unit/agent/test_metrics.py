@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 from compute_agent import __version__
 from compute_agent.agent import metrics
 from compute_agent.daemon.message_bus import BusState
+from compute_agent.daemon.trouble import Trouble
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.files import StateUnusable, WriteFailure
@@ -19,7 +20,6 @@ from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import (
     FeedState,
     StatusBoard,
-    Trouble,
     faulty_in,
     inventories_of,
 )

@@ -13,11 +13,12 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent import local_socket, metrics
 from compute_agent.agent.local_socket import AgentNotRunning, LocalServer
+from compute_agent.daemon.trouble import Trouble
 from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes.corrections import Corrections, normalise, synchronise_traits
-from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
+from compute_agent.tracker.status import PassOutcome, StatusBoard
 
 UUID = "00000000-0000-4000-8000-000000000001"
 OUTCOME = PassOutcome(

@@ -11,11 +11,12 @@ import pytest
 
 from compute_agent.agent.availability import BUILDS, HYPERVISOR
 from compute_agent.cmd.agent.doctor import shown_faults
+from compute_agent.daemon.trouble import Trouble
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.manage.diagnosis import Level
 from compute_agent.state.files import StateUnusable
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.status import StatusBoard, Trouble
+from compute_agent.tracker.status import StatusBoard
 
 TROUBLE = Trouble("conflict", "another agent writes it.", time.time(), 3)
 Change = Callable[[StatusBoard], None]

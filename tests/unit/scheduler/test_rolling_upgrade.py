@@ -120,6 +120,14 @@ def test_the_status_names_the_hosts_that_hold_a_behaviour_back() -> None:
     assert "in force   claims" in "\n".join(status_lines(fleet(announced(b=1)).status()))
 
 
+def test_the_status_names_a_scheduler_whose_reload_failed() -> None:
+    failure = {"message": "[a]b is wrong", "since": "2026-01-01T00:00:00+00:00"}
+    status = {**fleet(announced(b=1)).status(), "host": "controller1", "reload": failure}
+    line = "options    of controller1 not reloaded at 2026-01-01T00:00:00+00:00: [a]b is wrong"
+    assert list(status_lines(status))[-1] == line
+    assert not any("options" in line for line in status_lines({**status, "reload": None}))
+
+
 def narrowed(owners: bool) -> str:
     asked = spec(pci_requests=(PciRequest("req", "gpu", 2),))
     request = request_of(asked, pci_aliases={"gpu": PciAlias("PGPU")})
