@@ -20,6 +20,9 @@ time is part of the event and a wait is an upper bound that the caller draws fro
     driver not ready            NEXT_PERIOD, still a start      NEXT_PERIOD, warning
     node unknown                NEXT_PERIOD, still a start      NEXT_PERIOD, warning
     completed                   DONE, no start any more         DONE
+
+Only the start of the agent ends it: where its column has EXIT, the start of a node that came while
+others were reported goes by the other column.
 """
 
 from __future__ import annotations
@@ -129,7 +132,8 @@ class NodeState(Struct, frozen=True):
 
     `startup` stays True until a pass of the node has completed. `tries` counts the tries of the
     pass in hand that ended in a conflict, `attempts` the waits since placement went away. `rejoins`
-    is True while the node waits for its turn after placement came back.
+    is True while the node waits for its turn after placement came back. `is_late` is True for a
+    node that came while others were reported.
     """
 
     started_at: float
@@ -138,7 +142,13 @@ class NodeState(Struct, frozen=True):
     tries: int = 0
     attempts: int = 0
     rejoins: bool = False
+    is_late: bool = False
     fault: Fault | None = None
+
+    @property
+    def is_agent_start(self) -> bool:
+        """Whether the start of the node is that of the agent, which may end by it."""
+        return self.startup and not self.is_late
 
 
 class Decision(Struct, frozen=True):
@@ -262,7 +272,7 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
         return _after_conflict(state, event)
     if kind is EventKind.PLACEMENT_UNAVAILABLE:
         return _after_outage(state, event, limits)
-    if state.startup and kind in _FATAL_AT_START:
+    if state.is_agent_start and kind in _FATAL_AT_START:
         is_traced = kind is EventKind.DRIVER_FAILED
         return replace(_exit(state, _FATAL_AT_START[kind]), with_traceback=is_traced)
     if kind is EventKind.PLACEMENT_UNAUTHORIZED:
@@ -290,14 +300,14 @@ def _after_conflict(state: NodeState, event: Event) -> Decision:
             wait=min(2.0 * (tries - 1), LONGEST_WAIT_AFTER_CONFLICT),
             log=logging.DEBUG,
         )
-    if state.startup:
+    if state.is_agent_start:
         return _exit(state, ExitCode.PLACEMENT_REJECTED)
     return _lasting(Action.NEXT_PERIOD, replace(state, tries=0), event)
 
 
 def _after_outage(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     timeout = limits.startup_placement_timeout
-    if state.startup and timeout and event.at - state.started_at >= timeout:
+    if state.is_agent_start and timeout and event.at - state.started_at >= timeout:
         return _exit(state, ExitCode.PLACEMENT_REJECTED)
     return _backing_off(state, event, limits)
 

@@ -59,7 +59,7 @@ class Departures(Struct, eq=False):
         for uuid, name in known_nodes.items():
             if uuid in here:
                 continue
-            if self._is_settled(name, uuid):
+            if self._is_settled(name, uuid, has_other=name in nodes):
                 self.report.drop_cache(uuid)
                 claims = self.ledger.claims()
                 self.ledger.change_claims(drop=[c for c in claims if claims[c].node == name])
@@ -67,11 +67,15 @@ class Departures(Struct, eq=False):
                 kept_nodes[uuid] = name
         self.ledger.remember_nodes({**kept_nodes, **here})
 
-    def _is_settled(self, name: str, uuid: str) -> bool:
-        """Whether nothing is left to do for a node that is gone."""
+    def _is_settled(self, name: str, uuid: str, *, has_other: bool) -> bool:
+        """Whether nothing is left to do for a node that is gone.
+
+        :param has_other: a node of its name is here, with another uuid.
+        """
         try:
             if not self.driver.is_node_deleted(name):
-                self._say(uuid, f"Node {name} is no longer managed here; its providers are left.")
+                what = "has another uuid now" if has_other else "is no longer managed here"
+                self._say(uuid, f"Node {name} {what}; the providers of {uuid} are left.")
                 return self.driver.rebalances_nodes
             with self.report.tracing():
                 obstacle, for_good = self._remove(name, uuid)

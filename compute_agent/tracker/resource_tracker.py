@@ -100,7 +100,8 @@ class ResourceTracker(Struct, eq=False):
         """Take a node in; one that is known under the same uuid keeps its state."""
         known_node = self._nodes.get(name)
         if known_node is None or known_node.uuid != uuid:
-            node = Node(name, uuid, NodeState(started_at=self._started_at))
+            is_late = bool(self.started_nodes())
+            node = Node(name, uuid, NodeState(self._started_at, is_late=is_late))
             self._nodes = {**self._nodes, name: node}
             self.board.set_node(name, uuid)
 
@@ -319,7 +320,7 @@ class ResourceTracker(Struct, eq=False):
                 error,
             )
             proposal = self.node_pass.propose(target, reshape=True)
-        if proposal.problems and node.state.startup:
+        if proposal.problems and node.state.is_agent_start:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))

@@ -164,12 +164,12 @@ class StatusBoard:
         """Returns the calls that have not returned for a noticeable time."""
 
     def set_node(self, name: str, uuid: str, **changes: Any) -> None:
-        """Change what is said about a node; the first mention makes it known."""
+        """Change what is said about a node; the first mention of its uuid makes it known."""
         with self._mutex:
             known_status = self._nodes.get(name)
-            if known_status is None:
+            if known_status is None or known_status.uuid != uuid:
                 known_status = NodeStatus(name=name, uuid=uuid, **self._availability)
-            self._nodes[name] = replace(known_status, uuid=uuid, **changes)
+            self._nodes[name] = replace(known_status, **changes)
 
     def set_availability(self, *, is_enabled: bool, reason: str) -> None:
         """Record whether new instances are allowed on the host, for present and later nodes."""

@@ -342,10 +342,14 @@ class NodePass(Struct, eq=False):
             if consumers
             else "If it is a leftover, delete it; otherwise give one of the two hosts another name"
         )
+        own = (
+            f"give the node the uuid {holder_uuid} again"
+            if self.driver.several_nodes
+            else f"put {holder_uuid} into the file compute_id of the state directory"
+        )
         return errors.InvalidNodeConfiguration(
             f"The name {name!r} of this host ({uuid}) belongs to another resource "
-            f"provider, {holder_uuid}, which has {has}. If that is this host, put {holder_uuid} "
-            f"into the file compute_id of the state directory. {other}."
+            f"provider, {holder_uuid}, which has {has}. If that is this host, {own}. {other}."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import time
 import uuid
@@ -17,7 +18,7 @@ from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.state.files import NoSpace
-from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 
@@ -118,6 +119,35 @@ def test_a_node_that_has_another_uuid_gets_a_pass_without_a_period(
     scene.script({name: str(uuid.uuid4())})
     scene.report(NODE_LIST)
     assert list(scene.run_due()) == [name]
+
+
+def test_a_node_whose_other_uuid_has_its_name_in_placement_ends_no_agent(
+    scene: NodesScene, nodes: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    name, other = nodes
+    uuid_before, uuid_after = nodes[name], str(uuid.uuid4())
+    scene.script(nodes)
+    scene.run_due()
+    scene.run_due()
+    with caplog.at_level(logging.INFO):
+        scene.script({**nodes, name: uuid_after})
+        scene.report(NODE_LIST)
+        [(_, result)] = scene.run_due().items()
+    assert result.exit_code is None
+    assert (
+        f"Node {name} has another uuid now; the providers of {uuid_before} are left" in caplog.text
+    )
+    assert scene.report(other)[other].completed
+    status = scene.parts.board.node(name)
+    assert status is not None
+    assert status.trouble is not None
+    assert status.trouble.what == EventKind.IDENTITY_CONFLICT.value
+    assert f"give the node the uuid {uuid_before} again" in status.trouble.message
+    assert (status.uuid, status.last_success) == (uuid_after, None), "not that of before"
+
+    scene.parts.report.placement.providers.delete(uuid_before, name)
+    assert scene.report(name)[name].completed
+    assert scene.exists(uuid_after)
 
 
 def test_nodes_that_cannot_be_recorded_end_a_start_with_the_status_of_a_full_disk(

@@ -21,6 +21,7 @@ from compute_agent.tracker.decisions import (
 LIMITS = WaitLimits(period=60.0)
 STARTING = NodeState(started_at=100.0)
 RUNNING = NodeState(started_at=100.0, startup=False)
+LATE = NodeState(started_at=100.0, is_late=True)
 
 
 def after(state: NodeState, kind: EventKind, at: float = 100.0, **fields) -> Decision:
@@ -55,6 +56,18 @@ def test_what_is_fatal_at_start_ends_with_its_code_and_a_critical_line(kind, cod
     assert decision.action is Action.EXIT
     assert decision.exit_code == code
     assert decision.log == logging.CRITICAL
+
+
+@pytest.mark.parametrize("kind", list(EventKind))
+def test_a_node_that_came_while_others_were_reported_never_ends_the_agent(kind):
+    limits = WaitLimits(period=60.0, startup_placement_timeout=30.0)
+    state = LATE
+    for at in range(100, 300):
+        decision = decide(state, Event(kind, float(at)), limits)
+        assert decision.exit_code is None
+        assert decision.action is not Action.EXIT
+        state = decision.state
+    assert (decision.action is Action.RESHAPE) is (kind is EventKind.RESHAPE_NEEDED)
 
 
 PASSING = {
