@@ -51,7 +51,8 @@ class HostMemory(Struct, eq=False):
 
         :param allowed: the cells of each node.
         """
-        way = covering(allowed, cells)
+        in_pages = [mask & huge or mask for huge, mask in zip(self.huge, allowed, strict=True)]
+        way = covering(in_pages, cells) or covering(allowed, cells)
         if way is not None and self.of(way) > self.limit:
             way = self.least(allowed, cells)
         return way if way is None or self.of(way) <= self.limit else None
