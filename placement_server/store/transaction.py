@@ -334,7 +334,7 @@ def was_committed(
     inserts a row with the same key: the database makes it wait until the old session is gone,
     and then either refuses it (the old row is there) or takes it (it never will be).
 
-    :raises StoreUnavailable: the database does not come back.
+    :raises StoreUnavailable: the database gives no answer.
     """
     if change_id is None:
         return False
@@ -369,9 +369,9 @@ def was_committed(
             retry=tenacity.retry_if_exception(is_worth_retrying),
             reraise=True,
         )(ask)
-    except DBAPIError as error:
+    except (DBAPIError, PoolTimeout) as error:
         raise StoreUnavailable(
-            "The connection to the database broke during a commit and does not come back, so it "
+            "The connection to the database broke during a commit and there is no other, so it "
             "is not known whether the change was made; read it before repeating it",
-            cause=str(error.orig),
+            cause=failures.reason_of(error),
         ) from error

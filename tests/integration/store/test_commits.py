@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from placement_server.store import audit, resource_classes
 from placement_server.store.allocations import allocations, usages
@@ -155,6 +157,35 @@ def test_a_database_that_stays_away_is_reported_after_a_bounded_number_of_tries(
         with pytest.raises(StoreUnavailable, match="refused"):
             store.write(allocations.delete, new_uuid())
     assert len(tries) == store.options.claim_tries
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        OperationalError("connect", {}, ConnectionRefusedError(2003, "refused")),
+        PoolTimeout("no connection of the pool became free"),
+    ],
+)
+def test_a_commit_whose_outcome_cannot_be_found_out_is_reported_as_unknown(
+    store: Store, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """Reported as a failure it would be repeated, and refused: it did happen."""
+    provider, consumer = new_provider(store, {"VCPU": 4}), new_uuid()
+    monkeypatch.setattr(store, "options", replace(OPTIONS, claim_tries=2))
+    with commit_answer_lost(store, monkeypatch, committed=True) as lost:
+        connect = type(store.engine).connect
+
+        def fail_after_the_commit(engine: sa.Engine) -> sa.Connection:
+            if lost:
+                raise failure
+            return connect(engine)
+
+        monkeypatch.setattr(type(store.engine), "connect", fail_after_the_commit)
+        with pytest.raises(StoreUnavailable, match=r"not known .*; read it before") as refusal:
+            store.write(allocations.write, [set_of(consumer, {provider: {"VCPU": 2}}, None)])
+    monkeypatch.undo()
+    assert refusal.value.cause in str(failure)
+    assert use_of(store, provider) == {"VCPU": 2}
 
 
 def test_a_session_that_ends_while_a_store_is_opened_is_replaced(module_database_url: str) -> None:
