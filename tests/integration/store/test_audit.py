@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import audit, data_migrations
 from placement_server.store.allocations import allocations
+from placement_server.store.changes import changes
 from placement_server.store.providers import inventory_rows, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from placement_server.store.transaction import STRUCTURE
 from tests.integration.candidates.follower_worker import content
 from tests.integration.store.conftest import (
     generation_of,
     new_provider,
     new_uuid,
+    opened,
     restock,
     sabotage,
     set_of,
+    stock,
     use_of,
 )
+from tests.integration.store.interleaving import listening
 
 
 @pytest.fixture
@@ -73,6 +80,43 @@ def test_derived_data_is_found_wrong_and_mended(store: Store, host: str, check: 
     assert content(follower.index()) == content(IndexFollower(store).index())
     assert use_of(store, host) == {"VCPU": 3}
     assert store.read(inventory_rows.of_provider, host)[1]["VCPU"].record.total == 4
+
+
+def test_a_tree_that_is_put_below_its_parent_has_its_name_in_the_feed(
+    store: Store, host: str
+) -> None:
+    """Also when the provider is gone, and nothing else leads from the id of the root to it."""
+    child = new_provider(store, parent=host)
+    sabotage(store, MENDABLE["tree of its own"], uuid=host)
+    stock(store, child, 0, {"VCPU": 1})
+    store.write(audit.repair)
+    store.write(providers.delete, child)
+    read = store.read(changes.page, 0, 2**40, kinds=[STRUCTURE], roots=[child], most=9)
+    assert {record.root_uuid for record in read} == {child}
+
+
+# on SQLite nobody else writes during a repair
+@pytest.mark.parametrize("module_database_url", ["postgresql", "mariadb"], indirect=True)
+def test_a_record_that_is_claimed_with_during_the_repair_stays(
+    store: Store, host: str, module_database_url: str
+) -> None:
+    consumer = new_uuid()
+    sabotage(store, MENDABLE["consumer"], other=consumer)
+    claimed: list[str] = []
+
+    def claim_before_the_lock(*event: Any) -> None:
+        if "FOR UPDATE" in event[2] and not claimed:
+            claimed.append(consumer)
+            other.write(allocations.write, [set_of(consumer, {host: {"VCPU": 1}}, None)])
+
+    with (
+        opened(module_database_url) as other,
+        listening(store, "before_cursor_execute", claim_before_the_lock),
+    ):
+        store.write(audit.repair)
+    assert claimed
+    assert store.read(audit.audit) == []
+    assert use_of(store, host) == {"VCPU": 4}
 
 
 def test_what_needs_a_decision_is_reported_and_left_alone(store: Store, host: str) -> None:
