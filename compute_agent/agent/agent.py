@@ -374,9 +374,9 @@ class Agent:
             LOG.info("The first pass of node %s is tried again.", ", ".join(waiting))
         elif self.tracker.nodes():
             LOG.info("The start is complete: %s.", self._parts.board.start_summary())
-        self._tell_ready()
         if self._follower is not None:
             self._follower.start()
+        self._tell_ready()
 
     def _tell_ready(self) -> None:
         self._ready = True

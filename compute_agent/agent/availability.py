@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from compute_agent import errors
+from compute_agent.programs.kept_values import LastingConditions
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from compute_agent.state.files import StateUnusable
 from compute_agent.state.ledger import ServiceState
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class Availability(Struct, eq=False):
     _failed_builds: dict[str, str] = {}
     """Image by instance whose build failed since the last that succeeded; empty: not known."""
     _last_failure: float = 0.0
+    _conditions: LastingConditions = field(default_factory=LastingConditions)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
     """Held from the look at a state to its change: operators and passes come at the same time."""
 
@@ -120,7 +123,7 @@ class Availability(Struct, eq=False):
         self.board.set_availability(is_enabled=state.enabled, reason=state.reason)
 
     def _disable(self, reason: str) -> None:
-        self._change_state(
+        self._change_if_written(
             lambda state: (
                 ServiceState(enabled=False, reason=reason, automatic=True)
                 if state.enabled
@@ -130,13 +133,26 @@ class Availability(Struct, eq=False):
 
     def _undo(self, reason: str) -> None:
         """Enable the host, if it was the agent that disabled it, for what begins so."""
-        self._change_state(
+        self._change_if_written(
             lambda state: (
                 ServiceState(enabled=True)
                 if state.automatic and state.reason.startswith(reason)
                 else state
             )
         )
+
+    def _change_if_written(self, change: Callable[[ServiceState], ServiceState]) -> None:
+        """Change the state; leave it to a later pass where it cannot be recorded."""
+        try:
+            self._change_state(change)
+        except StateUnusable as error:
+            if self._conditions.is_new("not written"):
+                described = "enabled" if self.state().enabled else "disabled"
+                LOG.error(
+                    "The host stays %s until a pass can record the change: %s", described, error
+                )
+        else:
+            self._conditions.is_over("not written")
 
     def _change_state(self, change: Callable[[ServiceState], ServiceState]) -> None:
         with self._mutex:

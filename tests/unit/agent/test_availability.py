@@ -57,6 +57,25 @@ def bench(tmp_path) -> Bench:
     return Bench(tmp_path)
 
 
+def test_what_cannot_be_recorded_fails_no_pass_and_is_done_once_it_can(bench, caplog):
+    service_file = bench.path / "service.json"
+    service_file.rename(bench.path / "before")
+    service_file.mkdir()
+    for _ in range(3):
+        bench.availability.hypervisor_is_away("libvirt is gone")
+    assert bench.shown() == (True, "")
+    assert not bench.report.changed
+    [record] = caplog.records
+    assert "The host stays enabled" in record.message
+    assert str(service_file) in record.message
+    with pytest.raises(errors.ComputeAgentError, match=str(service_file)):
+        bench.availability.set_by_operator(False, "fan")
+
+    service_file.rmdir()
+    bench.availability.hypervisor_is_away("libvirt is gone")
+    assert bench.shown()[0] is False
+
+
 def test_an_operators_choice_is_kept_shown_and_mirrored_on_every_root_at_once(bench):
     bench.availability.set_by_operator(False, "fan")
     assert bench.shown() == (False, "fan")
