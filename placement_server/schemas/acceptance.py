@@ -58,6 +58,7 @@ class Acceptance:
             else:
                 kinds = [types.of(schema)]
                 self._decode = decoder_of(kinds[0]).decode
+            # msgspec keeps what it learned of a Struct; others it would learn for each instance
             self._kinds = [defstruct("Whole", [("instance", kind)]) for kind in kinds]
         except _NoType:
             self._kinds = []

@@ -26,9 +26,16 @@ TEXTS = [
     *("_GROUP", "1", "12", "in:a,b", "!CUSTOM_A", "VCPU:1", "usages", "usages,allocations"),
 ]
 NUMBERS = [-1, 0, 1, 2, 1.0, 0.5, -0.1, 2**31 - 1, 2**31, 2**63, 3.5e38, float("inf")]
+STRANGE = [
+    *(b"", b"", b"\x00", b"\x1f", b"\x7f", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xc2\xa0"),
+    *(b" \n", b"0", b"-", b".0", b"e1", b"e400", b"9" * 400, b"NaN", b"\\", b"\\u0000"),
+    *(b",", b'"', b'"a": 1, ', b"[", b"}"),
+]  # fmt: skip
+"""What is inserted somewhere into a body."""
 ANYTHING = st.sampled_from([None, True, False, *NUMBERS, *TEXTS]) | st.sampled_from(
     [[], {}, ["a", "a"], [1], {"a": 1}]
 )
+INSERTIONS = st.sampled_from(STRANGE)
 
 
 def all_schemas() -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -120,7 +127,9 @@ def test_what_is_accepted_quickly_fits_for_the_library(name: str, data: st.DataO
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_body_is_decoded_to_what_the_library_would_read(name: str, data: st.DataObject) -> None:
-    body = json.dumps(data.draw(instances_of(name))).encode()
+    body = json.dumps(data.draw(instances_of(name)), ensure_ascii=False).encode()
+    place = data.draw(st.integers(0, len(body)))
+    body = body[:place] + data.draw(INSERTIONS) + body[place:]
     decoded_body = quick(name).decode(body)
     if decoded_body is not UNSET:
         instance = parse_json(body)
