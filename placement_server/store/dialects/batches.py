@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
-from sqlalchemy import ARRAY, Boolean, ColumnElement, Connection, String, any_, bindparam
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    Boolean,
+    ColumnElement,
+    Connection,
+    String,
+    any_,
+    bindparam,
+    func,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -54,8 +66,9 @@ class _Among(FunctionElement[bool]):
 def among(column: ColumnElement[Any], parameter: str) -> ColumnElement[bool]:
     """Return the condition that the value of a column is among those of a parameter.
 
-    In a list of many values each is a parameter of its own to SQLAlchemy and to the driver.
-    PostgreSQL takes an array instead: one parameter, and one statement for any number of values.
+    In a list of many values each is a parameter of its own to SQLAlchemy and to the driver, and
+    SQLite keeps 128 of the texts, of a megabyte each. PostgreSQL takes an array instead and SQLite
+    a document: one parameter, and one statement for any number of values.
 
     :param parameter: the name of the parameter, which takes a list.
     """
@@ -66,6 +79,13 @@ def among(column: ColumnElement[Any], parameter: str) -> ColumnElement[bool]:
 def _in_a_list(element: _Among, compiler: SQLCompiler, **arguments: Any) -> str:
     column, values = element.clauses
     return compiler.process(column.in_(values), **arguments)
+
+
+@compiles(_Among, "sqlite")
+def _in_a_document(element: _Among, compiler: SQLCompiler, **arguments: Any) -> str:
+    column, values = element.clauses
+    items = func.json_each(bindparam(values.key, type_=JSON)).table_valued("value")
+    return compiler.process(column.in_(select(items.c.value)), **arguments)
 
 
 @compiles(_Among, "postgresql")
@@ -155,6 +175,8 @@ class Batches:
     family: ClassVar[Literal["sqlite", "postgresql", "mysql"]] = "sqlite"
     in_key_order: ClassVar[tuple[str, str]] = ("", "")
     """Clauses of an UPDATE, behind its table and at its end, to lock rows by their primary key."""
+    listed: ClassVar[float] = 8
+    """Values that a condition lists at most; more are one parameter, and one text."""
     mark: ClassVar[str] = "?"
     """The placeholder of a parameter."""
     moment: ClassVar[str] = "?"
@@ -168,11 +190,13 @@ class Batches:
 
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         """Return a condition behind a column, true for any of `values`, and its parameters."""
+        if len(values) > self.listed:
+            return "IN (SELECT value FROM json_each(?))", (json.dumps(values),)
         return f"IN ({', '.join([self.mark] * len(values))})", tuple(values)
 
     def many(self, values: Sequence[Value]) -> object:
         """Return the parameter for a list of values in a condition of `among`."""
-        return list(values)
+        return json.dumps(values)
 
     def join_to_few(self, table: str, condition: str) -> str:
         """Return a join with `table`, to write behind a table of which few rows are read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -43,11 +44,15 @@ class MysqlBatches(Batches):
     """Locks are taken in the order in which a statement walks the index it is forced to use."""
 
     family = "mysql"
+    listed = math.inf
     mark = moment = "%s"
     unless_there = "IGNORE"
     # GROUP_CONCAT cuts what is longer than a setting of the server.
     comma_list = ""
     in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
+
+    def many(self, values: Sequence[Value]) -> object:
+        return list(values)
 
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime

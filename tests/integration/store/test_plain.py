@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, event, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.dialects import plain
@@ -61,6 +61,7 @@ def test_a_statement_that_the_database_refused_is_not_executed_again(store: Stor
 _C = resource_providers.c
 LOCK = select(_C.uuid).where(among(_C.uuid, "uuids")).with_for_update(nowait=True)
 NAMES = select(traits.c.name).where(among(traits.c.name, "names"))
+BY_NAME = "SELECT id FROM traits WHERE name "
 
 HOSTILE = [
     "'",
@@ -86,6 +87,7 @@ HOSTILE = [
 def test_values_are_found_as_they_are_written(store: Store) -> None:
     def names_among(tx: ReadTransaction, wanted: list[str]) -> list[str]:
         by_driver = [name for (name,) in tx.execute_among(NAMES, "names", wanted)]
+        assert len(list(tx.rows_among(BY_NAME, wanted))) == len(by_driver)
         assert sorted(by_driver) == sorted(tx.execute(NAMES, {"names": wanted}).scalars())
         return by_driver
 
@@ -97,6 +99,27 @@ def test_values_are_found_as_they_are_written(store: Store) -> None:
     for name in HOSTILE:
         assert store.read(names_among, [name]) == [name]
     assert store.read(names_among, []) == []
+
+
+@pytest.mark.parametrize(
+    "module_database_url", ["sqlite", "postgresql"], indirect=True, scope="module"
+)
+def test_the_text_of_a_statement_does_not_grow_with_its_values(store: Store) -> None:
+    texts: set[str] = set()
+
+    def watch(_: object, __: object, text: str, *___: object) -> None:
+        texts.add(text)
+
+    for engine in store.all_engines():
+        event.listen(engine, "before_cursor_execute", watch)
+    for count in (9, 10, 100):
+        values = [str(number) for number in range(count)]
+        store.read_single(lambda tx, values=values: tx.execute(NAMES, {"names": values}).all())
+        store.read_single(ReadTransaction.execute_among, NAMES, "names", values)
+        store.read_single(lambda tx, values=values: list(tx.rows_among(BY_NAME, values)))
+    assert sum("FROM traits" in text for text in texts) <= 2
+    for engine in store.all_engines():
+        event.remove(engine, "before_cursor_execute", watch)
 
 
 def test_a_value_that_is_longer_than_the_column_is_not_cut(store: Store) -> None:
