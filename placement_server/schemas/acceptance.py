@@ -32,13 +32,13 @@ _LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
     "number": {"minimum": "ge", "maximum": "le"},
 }
 _WHOLE: Final = {"ge": math.ceil, "le": math.floor}
-_KEYWORDS: Final = frozenset(
-    {
-        *(name for limits in _LIMITS.values() for name in limits),
-        *("type", "enum", "pattern", "format", "items", "required"),
-        *("properties", "patternProperties", "additionalProperties"),
-    }
+_OF_OBJECTS: Final = frozenset(
+    {"type", "required", "properties", "patternProperties", "additionalProperties"}
 )
+_KEYWORDS: Final = _OF_OBJECTS | {
+    *(name for limits in _LIMITS.values() for name in limits),
+    *("enum", "pattern", "format", "items"),
+}
 """The keywords that are understood. Each is about one type, but "type" itself and "enum"."""
 
 
@@ -164,6 +164,7 @@ class _Types:
     def of_query(self, schema: Mapping[str, Any]) -> list[Any]:
         """Return types that accept together what fits: by its values, and by its names."""
         patterns = schema["patternProperties"]
+        _require(schema.keys() <= _OF_OBJECTS)
         _require(schema.get("additionalProperties") is False)
         _require(all(part == {"type": "string"} for part in patterns.values()))
         names = [f"^{re.escape(name)}\\Z" for name in schema["properties"]]

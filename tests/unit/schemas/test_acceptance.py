@@ -215,6 +215,16 @@ def test_usual_searches_are_accepted_quickly(query: dict[str, str]) -> None:
     assert not quick("allocation_candidates.LIST 1.36").accepts({**query, "other": "1"})
 
 
+@pytest.mark.parametrize("keyword", [{"$comment": ""}, {"minProperties": 2}])
+@pytest.mark.parametrize("name", ["allocation_candidates.LIST 1.36", "usages.TOTAL 1.38"])
+def test_a_schema_with_a_keyword_that_no_type_has_accepts_nothing(
+    name: str, keyword: dict[str, Any]
+) -> None:
+    query = {"resources": "VCPU:1"} if "candidates" in name else {"project_id": "p"}
+    assert quick(name).accepts(query)
+    assert not Acceptance({**ALL[name], **keyword}, anchored).accepts(query)
+
+
 @pytest.mark.parametrize(
     "text",
     [
