@@ -94,7 +94,7 @@ class _Types:
             return _one_of(map(self.of, schema["anyOf"]))
         names = schema.get("type", ())
         _require(names and schema.keys() <= _KEYWORDS)
-        _require("enum" not in schema or names == "string")
+        _require("enum" not in schema or schema == {"type": "string", "enum": schema["enum"]})
         return _one_of(
             self._of_type(name, schema) for name in ([names] if isinstance(names, str) else names)
         )
@@ -144,6 +144,7 @@ class _Types:
         for pattern, part in patterns.items():
             _require(len(patterns) == 1)
             key, value = _limited(str, {"pattern": self._anchored(pattern)}), self.of(part)
+        _require(not schema.get("required"))
         _require(patterns or schema.get("additionalProperties", True) is True)
         return _limited(GenericAlias(dict, (key, value)), limits)
 

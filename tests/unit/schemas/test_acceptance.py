@@ -226,6 +226,18 @@ def test_a_schema_with_a_keyword_that_no_type_has_accepts_nothing(
 
 
 @pytest.mark.parametrize(
+    ("schema", "instance"),
+    [
+        ({"type": "object", "required": ["a"]}, {}),
+        ({"type": "string", "enum": ["a"], "minLength": 2}, "a"),
+        ({"type": "string", "enum": ["a"], "pattern": "b"}, "a"),
+    ],
+)
+def test_no_keyword_is_left_out(schema: dict[str, Any], instance: Any) -> None:
+    assert not Acceptance(schema, anchored).accepts(instance)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         b'{"resource_provider_generation": 1, "traits": ["CUSTOM_\\u0041"]}',
