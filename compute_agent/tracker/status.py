@@ -325,6 +325,8 @@ class StatusBoard:
             summary += f"; message bus {bus.state} since {moment_text(bus.since)}"
         if state_trouble := self.state_trouble:
             summary += f"; state not written since {moment_text(state_trouble.since)}"
+        if reload_trouble := self.reload_trouble:
+            summary += f"; not reloaded at {moment_text(reload_trouble.since)}"
         return summary
 
     def _nodes_summary(self) -> str:

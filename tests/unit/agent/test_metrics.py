@@ -77,8 +77,10 @@ def test_the_version_and_the_offset_of_the_clock_are_shown(board: StatusBoard) -
 
 def test_a_reload_that_failed_is_shown_until_one_succeeds(board: StatusBoard) -> None:
     assert value(board, "configuration_read") == 1
+    assert "reloaded" not in board.summary()
     board.reload_trouble = Trouble("not reloaded", "[a]b is wrong", 0.0, 1)
     assert value(board, "configuration_read") == 0
+    assert "; not reloaded at 1970" in board.summary()
 
 
 def test_a_state_file_that_is_not_written_is_shown_until_it_can_be(
