@@ -214,7 +214,6 @@ class Agent:
         """Run the loop of passes until asked to stop."""
         self._loop.start()
         self._stop.wait()
-        self._loop.stop()
         self._stop_waiting()
         self._loop.join()
         if self._rpc is not None:
@@ -306,8 +305,9 @@ class Agent:
         self._follow_hypervisor(node, result)
         for file in self._parts.board.state_files:
             file.try_again()
-        uuid = self.tracker.nodes().get(node)
-        if result.completed and uuid is not None:
+        # one that got another uuid meanwhile is not reported under that yet
+        if result.completed and node in self.tracker.started_nodes():
+            uuid = self.tracker.nodes()[node]
             self._auditor.after_pass(node, uuid)
             if self._parts.shared_disk is not None:
                 self._parts.shared_disk.after_pass(node, uuid, result.facts)

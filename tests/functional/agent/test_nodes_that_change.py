@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from compute_agent.agent import assembly
+from compute_agent.agent.agent import Agent
 from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.conf import new_config
+from compute_agent.drift.audit import Auditor
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.state.files import NoSpace
 from compute_agent.tracker.decisions import EventKind, ExitCode
@@ -119,6 +121,32 @@ def test_a_node_that_has_another_uuid_gets_a_pass_without_a_period(
     scene.script({name: str(uuid.uuid4())})
     scene.report(NODE_LIST)
     assert list(scene.run_due()) == [name]
+
+
+def test_a_node_that_has_another_uuid_since_its_pass_began_is_not_audited_by_that(
+    scene: NodesScene, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _ = nodes
+    uuid_before, uuid_after = nodes[name], str(uuid.uuid4())
+    audits: list[str] = []
+    monkeypatch.setattr(Auditor, "after_pass", lambda _self, _name, root: audits.append(root))
+    agent = Agent(scene.parts.conf, scene.parts)
+    scene.script({name: uuid_before})
+    agent._run_pass(NODE_LIST)
+    agent._run_pass(name)
+    assert audits == [uuid_before]
+
+    driver: Any = scene.parts.driver
+    lay_out = driver.update_provider_tree
+
+    def change_first(*arguments: Any) -> None:
+        lay_out(*arguments)
+        scene.script({name: uuid_after})
+        agent._run_pass(NODE_LIST)
+
+    driver.update_provider_tree = change_first
+    assert agent._run_pass(name).completed
+    assert audits == [uuid_before], "nothing of the other is reported yet"
 
 
 def test_a_node_whose_other_uuid_has_its_name_in_placement_ends_no_agent(
