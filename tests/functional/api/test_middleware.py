@@ -1,10 +1,13 @@
 """The layers around the API: CORS, proxy headers, metrics and health."""
 
 import logging
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -331,6 +334,81 @@ def test_a_scrape_does_not_wait_for_a_log_that_takes_no_more(
         scrape.join(30)
         assert not scrape.is_alive()
     logging_thread.join()
+
+
+@pytest.fixture
+def answers_of_one_moment(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> observation.Answers:
+    """None is alone, so the thread logs all of them."""
+    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
+    answers = observation.Answers()
+    monkeypatch.setattr(observation, "ANSWERS", answers)
+    clock = SimpleNamespace(time=float, perf_counter=time.perf_counter, sleep=time.sleep)
+    monkeypatch.setattr(observation, "time", clock)
+    return answers
+
+
+@pytest.mark.usefixtures("answers_of_one_moment")
+def test_an_answer_that_comes_while_others_are_logged_is_logged_without_another(
+    api: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_logging = threading.Event()
+
+    def tell(_record: logging.LogRecord) -> bool:
+        is_logging.set()
+        return True
+
+    observation.REQUEST_LOG.addFilter(tell)
+    try:
+        with full_log():
+            api.get("/traits")
+            assert is_logging.wait(30)
+            api.get("/usages")
+        eventually(lambda: "GET /usages" in caplog.text, "the line is written")
+    finally:
+        observation.REQUEST_LOG.removeFilter(tell)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_answers_are_logged_after_one_that_cannot_be(
+    api: Client, caplog: pytest.LogCaptureFixture, answers_of_one_moment: observation.Answers
+) -> None:
+    def fail(_record: logging.LogRecord) -> bool:
+        raise ZeroDivisionError
+
+    observation.REQUEST_LOG.addFilter(fail)
+    try:
+        api.get("/traits")
+        thread = answers_of_one_moment._thread
+        assert thread is not None
+        thread.join(30)
+        assert not thread.is_alive()
+    finally:
+        observation.REQUEST_LOG.removeFilter(fail)
+    api.get("/usages")
+    eventually(lambda: "GET /usages" in caplog.text, "the line is written")
+
+
+# the other threads of the tests are not needed in the child
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_worker_logs_its_own_answers_only(
+    api: Client, caplog: pytest.LogCaptureFixture, waiting_answers: observation.Answers
+) -> None:
+    for _ in range(3):
+        api.get("/", token=None)
+    logged = caplog.text.count("GET /")
+    assert logged < 3
+    child = os.fork()
+    if not child:
+        try:
+            api.get("/", token=None)
+            waiting_answers.record_all()
+        finally:
+            os._exit(caplog.text.count("GET /") - logged)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    waiting_answers.record_all()
+    assert caplog.text.count("GET /") == 3
 
 
 def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(
