@@ -205,8 +205,8 @@ def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
     (record,) = request_lines()
     assert vars(record).keys() >= vars(usual).keys()
     assert record.process == usual.process
-    for time in ("created", "relativeCreated"):
-        assert 0 <= getattr(usual, time) - getattr(record, time) < 60_000
+    for field in ("created", "relativeCreated"):
+        assert 0 <= getattr(usual, field) - getattr(record, field) < 60_000
     assert record.msecs == int(record.created % 1 * 1000)
     [values] = shown_values
     expected = context.RequestContext(
