@@ -67,6 +67,13 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
             return
     try:
         nodes = parts.setup.nodes()
+    except errors.PlacementError as error:
+        # who the host is has to be found there; what it has is here
+        yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
+        yield from _guests(parts)
+        for name in parts.driver.get_available_nodes():
+            yield from _machine(parts, name)
+        return
     except errors.ComputeAgentError as error:
         yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
         return

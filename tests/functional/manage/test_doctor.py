@@ -125,11 +125,13 @@ def test_the_permission_to_reshape_is_found_missing(online: Operator, proxy: Lyi
     assert "role service" in told(result, "error")["permission"]
 
 
+@pytest.mark.parametrize("has_identity", [True, False])
 def test_a_placement_that_is_away_is_named_once_and_the_machine_is_examined_anyway(
-    offline: Operator,
+    offline: Operator, has_identity: bool
 ) -> None:
-    offline.state.mkdir()
-    (offline.state / "compute_id").write_text(str(uuid.uuid4()))
+    if has_identity:
+        offline.state.mkdir()
+        (offline.state / "compute_id").write_text(str(uuid.uuid4()))
     result = examine(offline, "--json")
     assert result.status == 2
     assert "no answer" in told(result, "error")["placement"]
