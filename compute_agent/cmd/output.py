@@ -52,10 +52,25 @@ def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 def new_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return a table without lines, numbers to the right; cells that are too long are broken."""
+    from rich.segment import Segment
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, header_style="bold", pad_edge=False)
+    class TableWithoutPadding(Table):
+        """A table whose lines end with their last text, as it is pasted and compared."""
+
+        def __rich_console__(self, *arguments: Any) -> Iterator[Segment]:
+            parts = super().__rich_console__(*arguments)
+            segments = (part for part in parts if isinstance(part, Segment))
+            for line in Segment.split_lines(segments):
+                while line and not line[-1].text.strip():
+                    line.pop()
+                if line:
+                    yield from line[:-1]
+                    yield Segment(line[-1].text.rstrip(), line[-1].style)
+                yield Segment.line()
+
+    made = TableWithoutPadding(box=None, header_style="bold", pad_edge=False)
     lines = [list(map(text_of, row)) for row in rows]
     for position, heading in enumerate(headings):
         is_number = bool(lines) and all(_is_number(line[position]) for line in lines)
