@@ -31,12 +31,17 @@ if TYPE_CHECKING:
 
 
 def build_app(
-    conf: cfg.ConfigOpts, store: Store | None = None, *, auth_strategy: str | None = None
+    conf: cfg.ConfigOpts,
+    store: Store | None = None,
+    *,
+    auth_strategy: str | None = None,
+    former_rules: Enforcer | None = None,
 ) -> WSGIApplication:
     """Return the whole server as one WSGI callable.
 
     :param store: where the data is; by default the one that `[placement_database]` describes.
     :param auth_strategy: overrides `[api]auth_strategy`.
+    :param former_rules: what is in force while the policy file cannot be used.
     :raises placement_server.store.errors.StoreError: the database cannot be reached or has
         another schema.
     :raises placement_server.conf.InvalidConfiguration: the policy file cannot be used, or the
@@ -46,12 +51,12 @@ def build_app(
         store = Store.from_conf(conf)
     store.synchronise_standard_names()
     web_path = conf.placement_server.web_path
-    services = _services(conf, store)
+    services = _services(conf, store, former_rules)
     api = Dispatcher(services, fleet.routes(web_path) if web_path else None)
     return _stack(api, conf, services, auth_strategy or conf.api.auth_strategy)
 
 
-def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
+def _services(conf: cfg.ConfigOpts, store: Store, former_rules: Enforcer | None) -> Services:
     options, own = conf.placement, conf.placement_server
     return Services(
         store=store,
@@ -69,7 +74,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
             follower=IndexFollower(store, saved_file=_saved_file(own.saved_index_path)),
         ),
         changes=ChangeFeed(store, max_watchers=own.max_watchers),
-        enforcer=Enforcer(conf),
+        enforcer=Enforcer(conf, former_rules),
         incomplete_project_id=options.incomplete_consumer_project_id,
         incomplete_user_id=options.incomplete_consumer_user_id,
         max_body_size=own.max_body_size,

@@ -19,6 +19,8 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
@@ -37,7 +39,7 @@ from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.server import HttpServer
 from placement_server.http_server.turns import Turns
 from placement_server.middleware import keystone
-from placement_server.policies.enforcer import Enforcer, warn_of_file
+from placement_server.policies.enforcer import SECONDS_BETWEEN_SEARCHES, Enforcer, warn_of_file
 from placement_server.store.connection.url import shown_url
 from placement_server.store.engine import is_in_memory
 from placement_server.store.errors import StoreError
@@ -108,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
-    conf = _configuration(arguments)
+    conf, rules = _configuration(arguments)
     log_lines.set_up(conf, "placement", InvalidConfiguration)
     # a line for each of its own parts, at every change of the schema
     log.getLogger("alembic.runtime.plugins").logger.setLevel(log.WARNING)
@@ -133,16 +135,16 @@ def _serve(arguments: argparse.Namespace) -> None:
     address = f"{'https' if tls else 'http'}://{host}:{listener.getsockname()[1]}"
     server = HttpServer(
         listener,
-        lambda: _application(conf, arguments.threads),
+        lambda: _application(conf, rules, arguments.threads),
         workers=arguments.workers,
         client_timeout=conf.placement_server.client_timeout,
         tls=tls,
         when_ready=lambda: _announce(address),
     )
-    _end(_run(server, has_metrics=bool(conf.placement_server.metrics_path)))
+    _end(_run(server, rules, has_metrics=bool(conf.placement_server.metrics_path)))
 
 
-def _run(server: HttpServer, *, has_metrics: bool) -> int:
+def _run(server: HttpServer, rules: Enforcer, *, has_metrics: bool) -> int:
     """Run the server and return its exit status."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -156,6 +158,9 @@ def _run(server: HttpServer, *, has_metrics: bool) -> int:
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
             # not at the top: the metrics look for their directory when they are imported
             importlib.import_module("placement_server.app")
+            # before the thread: a fork in a write of metrics would leave its lock to the worker
+            state = _show(rules, None)
+            threading.Thread(target=_follow, args=(rules, state), daemon=True).start()
             server.run(Path(directory))
     except SystemExit as end:
         return int(end.code or 0)
@@ -169,12 +174,30 @@ def _end(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _application(conf: cfg.ConfigOpts, threads: int) -> Turns:
+def _follow(rules: Enforcer, state: tuple[str | None, bool]) -> None:
+    """Follow the policy file, without end, for new workers where it breaks, and for the metrics."""
+    while True:
+        time.sleep(SECONDS_BETWEEN_SEARCHES)
+        state = _show(rules, state)
+
+
+def _show(rules: Enforcer, shown_state: tuple[str | None, bool] | None) -> tuple[str | None, bool]:
+    """Put into the metrics whether the policy file can be used, if that has changed; return it."""
+    from placement_server.metrics import metrics
+
+    file, is_read = rules.file, rules.follow()
+    if file is not None and (file, is_read) != shown_state:
+        metrics.CONFIGURATION_READ.labels(file).set(int(is_read))
+    return file, is_read
+
+
+def _application(conf: cfg.ConfigOpts, rules: Enforcer, threads: int) -> Turns:
     from placement_server.app import build_app
 
     share_one_heap()
     own = conf.placement_server
-    return Turns(build_app(conf), threads, own.max_body_size, own.healthcheck_path)
+    application = build_app(conf, former_rules=rules)
+    return Turns(application, threads, own.max_body_size, own.healthcheck_path)
 
 
 def _announce(address: str) -> None:
@@ -209,7 +232,8 @@ def _tls(arguments: argparse.Namespace) -> Certificate | None:
     return certificate
 
 
-def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
+def _configuration(arguments: argparse.Namespace) -> tuple[cfg.ConfigOpts, Enforcer]:
+    """Return the options, and the rules of the policy at the start."""
     conf = cfg.ConfigOpts()
     register_opts(conf)
     directories = [f"--config-dir={directory}" for directory in arguments.config_dir]
@@ -224,15 +248,14 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     if arguments.auth_strategy:
         conf.set_override("auth_strategy", arguments.auth_strategy, group="api")
     try:
-        _check(conf, arguments)
+        return conf, _check(conf, arguments)
     except (CannotServe, InvalidConfiguration):
         # often the cause; without a log it goes to stderr
         warn_of_useless(conf)
         raise
-    return conf
 
 
-def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> Enforcer:
     """Check what can be checked without the database, here and not once more in every worker."""
     if not conf.placement_database.connection:
         raise CannotServe(_NO_DATABASE)
@@ -241,9 +264,10 @@ def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
             f"A database in memory belongs to one process, so {arguments.workers} workers would "
             "have one each: add --workers 1, or name a file, as in sqlite:////tmp/placement.db."
         )
-    Enforcer(conf)
+    rules = Enforcer(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.check_credentials(conf)
+    return rules
 
 
 def _listen(host: str, port: int) -> socket.socket:

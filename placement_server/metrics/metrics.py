@@ -116,6 +116,21 @@ FEED_LAG: Final = Gauge(
     "that may still be committed.",
     multiprocess_mode="livemax",
 )
+CONFIGURATION_READ: Final = Gauge(
+    "placement_configuration_read",
+    "1 if a file that placement-server serve reads again while it runs could be used when it was "
+    "last read, else 0.",
+    ("file",),
+    multiprocess_mode="livemax",
+)
+"""Set by the parent of the workers, which have 0 here."""
+TLS_EXPIRY: Final = Gauge(
+    "placement_tls_certificate_expiry_timestamp_seconds",
+    "When the certificate of the server ends, in seconds since the epoch.",
+    ("file",),
+    multiprocess_mode="livemax",
+)
+"""Set by the parent, as `CONFIGURATION_READ`."""
 
 
 def observe_pools(store: Store) -> None:

@@ -1,5 +1,7 @@
 """Enforcement of the policy: scope first, then the rule."""
 
+from __future__ import annotations
+
 import copy
 import logging
 import os
@@ -195,22 +197,42 @@ class _Rules:
 class Enforcer:
     """The rules in force: the defaults, changed by the operator's policy files."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, former: Enforcer | None = None) -> None:
         """Load the rules.
 
-        :raises InvalidConfiguration: the policy file cannot be used.
+        :param former: whose rules are in force while the policy file cannot be used.
+        :raises InvalidConfiguration: the policy file cannot be used, and there are none.
         """
-        self._enforcer = _loaded_enforcer(conf)
-        self._rules = _Rules(self._enforcer)
+        try:
+            self._enforcer = _loaded_enforcer(conf)
+            self._rules = _Rules(self._enforcer)
+        except InvalidConfiguration:
+            if former is None:
+                raise
+            self._enforcer, self._rules = former._enforcer, former._rules
         # Files are followed by one request at a time; rules are evaluated by all of them at once.
         self._turn = threading.Lock()
         self._conditions = LastingConditions()
         self._next_search = 0.0
+        self._is_current = True
 
     @property
     def asks_services(self) -> bool:
         """Whether rules in force ask other services, which may take their time."""
         return self._rules.asks_services
+
+    @property
+    def file(self) -> str | None:
+        """The policy file; None where there is none."""
+        path: str | None = self._enforcer.policy_path
+        return path
+
+    def follow(self) -> bool:
+        """Load files that have changed; return whether those in force are the present ones."""
+        with self._turn:
+            self._follow_files()
+            # a file that cannot be used raises once, and not again until it has changed
+            return self._is_current
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
         """Return if the rule allows the caller, and raise otherwise.
@@ -222,8 +244,7 @@ class Enforcer:
             # Every rule is of project scope; the published server names only the rule here.
             raise errors.Forbidden(rule)
         if self._enforcer.policy_path is not None or time.monotonic() >= self._next_search:
-            with self._turn:
-                self._follow_files()
+            self.follow()
         if not self._rules.allow(rule, caller, target):
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
 
@@ -240,7 +261,9 @@ class Enforcer:
         try:
             if _load(enforcer):
                 self._rules = _Rules(enforcer)
+                self._is_current = True
         except _UNUSABLE_FILE as error:
+            self._is_current = False
             enforcer.rules, enforcer.file_rules = rules, file_rules
             reason = _line(error)
             if self._conditions.is_new("file", reason):

@@ -93,6 +93,32 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
         assert server.poll() is None
 
 
+def test_a_reload_with_a_policy_file_that_cannot_be_used_keeps_the_rules_and_is_in_the_metrics(
+    tmp_path: Path,
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"placement:traits:list": "!"\n')
+    config = f"policy_file = {policy}\n[placement_server]\nmetrics_path = /-/metrics\n"
+
+    def is_read() -> bool:
+        text = requests.get(f"{server.url}/-/metrics", timeout=30).text
+        return f'placement_configuration_read{{file="{policy}"}} 1.0' in text
+
+    arguments = ("--workers", "1")
+    with ServerProcess(tmp_path, *arguments, config=config, console_script=True) as server:
+        eventually(is_read, "the policy file in the metrics")
+        (worker,) = psutil.Process(server.process.pid).children()
+        policy.write_text('"placement:traits:list": [role: : \n')
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: not worker.is_running(), "the end of the worker")
+        traits = f"{server.url}/traits"
+        eventually(lambda: requests.get(traits, headers=ADMIN, timeout=30).status_code == 403, "it")
+        assert not is_read()
+        policy.write_text("{}\n")
+        eventually(is_read, "the policy file that is corrected")
+        assert requests.get(traits, headers=ADMIN, timeout=30).status_code == 200
+
+
 def test_a_stop_during_a_reload_ends_as_any_other(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, "--workers", "1") as server:
         server.process.send_signal(signal.SIGHUP)
