@@ -124,6 +124,7 @@ class HttpServer:
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         tls = self.tls.copy(copies) if self.tls else None
         if self.tls is not None:
+            self.tls.show()
             work = (copies, partial(os.kill, os.getpid(), signal.SIGHUP))
             threading.Thread(target=self.tls.watch, args=work, daemon=True).start()
         _end_forks_with_this_process()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import signal
 import socket
 import ssl
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
+from placement_server.http_server.certificates import Certificate
 from tests.fixtures import programs
 from tests.fixtures.certificates import Certificates
 from tests.functional.agent.processes import eventually
@@ -32,10 +36,12 @@ class Pair:
         self.certificate, self.key = directory / "tls.pem", directory / "tls.key"
         self._made: list[Certificates] = []
 
-    def renew(self) -> Certificates:
+    def renew(self, *, is_expired: bool = False) -> Certificates:
         """Put a new certificate there, of an authority of its own."""
         made = Certificates(self._directory / f"authority-{len(self._made)}")
         made.make()
+        if is_expired:
+            made.date("server", "20200101000000Z", "20200131235959Z")
         self._made.append(made)
         self._replace(self.key, made.key("server").read_bytes())
         self._replace(self.certificate, made.certificate("server").read_bytes())
@@ -139,6 +145,46 @@ def test_a_pair_that_cannot_be_used_leaves_the_old_one_and_is_logged(
     second = pair.renew()
     eventually(lambda: times_served(server, second) == 16, "the renewed certificate")
     assert server.output.count("stays in force") <= 2, "the renewal itself may be seen half done"
+
+
+def test_an_expired_certificate_is_logged_and_in_the_metrics_until_it_is_renewed(
+    tmp_path: Path, pair: Pair
+) -> None:
+    pair.renew(is_expired=True)
+    config = "[placement_server]\nmetrics_path = /-/metrics\n"
+    arguments = ("--workers", "2", *pair.arguments)
+    # what is counted has to be imported after the server has set the metrics up
+    with ServerProcess(tmp_path, *arguments, config=config, console_script=True) as server:
+
+        def value(name: str) -> float | None:
+            # whichever authority: the certificate is none that a client trusts
+            text = requests.get(f"{server.url}/-/metrics", verify=False, timeout=30).text
+            found = re.search(f'^placement_{name}{{file="{pair.certificate}"}} (.*)$', text, re.M)
+            return None if found is None else float(found[1])
+
+        def days_left() -> float:
+            return ((value("tls_certificate_expiry_timestamp_seconds") or 0) - time.time()) / 86400
+
+        assert "expired at 2020-01-31 23:59:59+00:00" in server.output
+        assert days_left() < -1000
+        pair.break_key()
+        eventually(lambda: value("configuration_read") == 0, "the pair that cannot be used")
+        pair.renew()
+        eventually(lambda: 1.9 < days_left() < 2.1, "the renewed certificate")
+        assert value("configuration_read") == 1
+        assert server.output.count("expired at") == 1
+
+
+@pytest.mark.parametrize(("days", "text"), [(-1, "not valid before"), (1, None), (3, "expired at")])
+def test_a_certificate_is_good_between_its_two_dates(
+    tmp_path: Path, days: int, text: str | None
+) -> None:
+    made = Certificates(tmp_path / "authority")
+    made.make()
+    fault = Certificate(made.certificate("server"), made.key("server")).fault(
+        time.time() + days * 86400
+    )
+    assert fault is None if text is None else text in str(fault)
 
 
 def test_a_request_is_answered_by_a_worker_that_ends_after_failed_handshakes(
