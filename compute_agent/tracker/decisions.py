@@ -21,8 +21,8 @@ time is part of the event and a wait is an upper bound that the caller draws fro
     node unknown                NEXT_PERIOD, still a start      NEXT_PERIOD, warning
     completed                   DONE, no start any more         DONE
 
-Only the start of the agent ends it: where its column has EXIT, the start of a node that came while
-others were reported goes by the other column.
+Only the start of the agent ends it. For a node that came while others were reported the column of
+the period holds where that of the start has EXIT.
 """
 
 from __future__ import annotations
