@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ class Certificate(Struct, frozen=True):
 
     def check(self) -> None:
         """Check that the files can be used together; raise OSError where they cannot."""
+        if (version := self._fields()["version"]) < 3:
+            # granian's workers end as soon as they read it
+            raise OSError(f"the certificate is of X.509 version {version}, and 3 is needed")
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.path, self.key)
 
     def fault(self, now: float) -> str | None:
@@ -51,9 +55,12 @@ class Certificate(Struct, frozen=True):
         metrics.CONFIGURATION_READ.labels(str(self.path)).set(1)
 
     def _moment(self, field: str) -> datetime:
+        return datetime.fromtimestamp(ssl.cert_time_to_seconds(self._fields()[field]), UTC)
+
+    def _fields(self) -> dict[str, Any]:
         # without a connection Python decodes a certificate in no other way
-        fields = _ssl._test_decode_cert(str(self.path))  # type: ignore[attr-defined]
-        return datetime.fromtimestamp(ssl.cert_time_to_seconds(fields[field]), UTC)
+        fields: dict[str, Any] = _ssl._test_decode_cert(str(self.path))  # type: ignore[attr-defined]
+        return fields
 
     def copy(self, directory: Path) -> Certificate:
         """Copy the pair if it can be used; raise OSError, with the copy as it was, otherwise."""

@@ -175,6 +175,24 @@ def test_an_expired_certificate_is_logged_and_in_the_metrics_until_it_is_renewed
         assert server.output.count("expired at") == 1
 
 
+OF_VERSION_1 = """\
+-----BEGIN CERTIFICATE-----
+MIIBFDCBuwIUdnnCZkWaNuYLYFbewuHd3x7DQ7cwCgYIKoZIzj0EAwIwDDEKMAgG
+A1UEAwwBeDAgFw0yNjExMjcyMzM1MDFaGA8yMTI2MTEwMzIzMzUwMVowDDEKMAgG
+A1UEAwwBeDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABDKXgIgA7myw0ryRALIa
+W/p6QKId7TBpR48MmYEuI/QNvdnD1S7rbjEGXbwIlmLmbmMx0+oD3xafQQ5GClgB
+kfQwCgYIKoZIzj0EAwIDSAAwRQIgEuTZ/I06FKvfybM3r8qnfsBkTGwFli1MmWe8
+lmuIuSUCIQCYyy3+6bgr5qDaSQ0/giR/i1WNmsOgNPwcPHnd+32RkA==
+-----END CERTIFICATE-----
+"""
+
+
+def test_a_certificate_of_version_1_is_refused_as_workers_could_not_start(tmp_path: Path) -> None:
+    (path := tmp_path / "cert.pem").write_text(OF_VERSION_1)
+    with pytest.raises(OSError, match="version 1"):
+        Certificate(path, tmp_path / "key.pem").check()
+
+
 @pytest.mark.parametrize(("days", "text"), [(-1, "not valid before"), (1, None), (3, "expired at")])
 def test_a_certificate_is_good_between_its_two_dates(
     tmp_path: Path, days: int, text: str | None
