@@ -187,6 +187,34 @@ def test_a_keystone_that_drips_is_listened_to_for_a_limited_time(
     assert hung_up.acquire(timeout=20)
 
 
+def test_logins_that_wait_for_keystone_are_few_and_make_way_when_they_end(
+    make_behind_keystone: Callable[..., Client], keystone: LyingProxy
+) -> None:
+    api = make_behind_keystone(
+        "http_connect_timeout = 600\n[placement_server]\nweb_path = /-/web\n"
+    )
+    log_in = partial(api.post, "/-/web/login", {"user": "a", "password": "b"}, token=None)
+    asked, go_on = threading.Semaphore(0), threading.Event()
+
+    def wait(to: Conversation) -> None:
+        asked.release()
+        assert go_on.wait(60)
+        says(OF_A_SERVICE, "201 Created", X_Subject_Token="own")(to)
+
+    keystone.lie(wait, "", "POST", READS)
+    with ThreadPoolExecutor(4) as pool:
+        logins = [pool.submit(log_in) for _ in range(4)]
+        try:
+            assert all(asked.acquire(timeout=60) for _ in logins)
+            refused = log_in()
+        finally:
+            go_on.set()
+        assert [login.result().status for login in logins] == [200] * 4
+    assert refused.status == 503
+    assert b"too many logins" in refused.body
+    assert log_in().status == 200
+
+
 def test_a_token_that_keystone_could_not_be_asked_about_is_not_remembered(
     api: Client, keystone: LyingProxy
 ) -> None:
