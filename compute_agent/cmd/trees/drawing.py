@@ -94,6 +94,7 @@ class _Line:
                 yield line
                 line = Text(self._continuation, style="dim")
             line.append_text(part)
+        line.rstrip()
         yield line
 
 

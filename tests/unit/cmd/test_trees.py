@@ -41,7 +41,7 @@ def shown(providers: list[ProviderLines], width: int = 200, **options: object) -
     console = Console(file=io.StringIO(), width=width, highlight=False)
     console.print(drawing(providers, TreeForm(**options)))  # type: ignore[arg-type]
     assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return console.file.getvalue().splitlines()
 
 
 def names(providers: list[ProviderLines]) -> list[str]:
@@ -56,6 +56,11 @@ def test_each_provider_has_a_line_and_the_host_its_sums():
     assert [line.split()[1] for line in lines[2:5]] == ["NUMA0", "NUMA2", "NUMA10"]
     assert lines[5].split(maxsplit=4)[4] == "DISK_GB 40/990  VCPU 0/384 (ratio 4)"
     assert len(lines) == 6
+
+
+def test_a_provider_without_inventory_is_its_name_alone():
+    lines = shown([ROOT, replace(CELLS[0], inventories={}), *CELLS[1:]])
+    assert lines[2] == "├── NUMA0"
 
 
 @pytest.mark.parametrize(
