@@ -215,7 +215,12 @@ class CacheFile:
             self._written_at = self._clock.monotonic()
             self.is_pending = False
             etags = {cache.root_uuid: cache.etag for cache in caches}
-            trees = {cache.root_uuid: _cached_providers(cache.tree) for cache in caches}
+            # the next start would refuse the file for one that has come below another provider
+            trees = {
+                cache.root_uuid: _cached_providers(tree)
+                for cache in caches
+                if _is_tree_of(cache.root_uuid, tree := cache.tree)
+            }
             # no etag where a pass took in another tree meanwhile
             unchanged = {
                 cache.root_uuid for cache in caches if cache.etag == etags[cache.root_uuid]
@@ -276,9 +281,13 @@ def _tree_from(root: str, providers: Sequence[CachedProvider]) -> ProviderTree:
         tree.update_traits(uuid, cached.traits)
         tree.update_aggregates(uuid, cached.aggregates)
         tree.mark_stale(uuid, cached.stale.intersection(ASPECTS))
-    if providers and not (tree.exists(root) and tree.data(root).parent_uuid is None):
+    if providers and not _is_tree_of(root, tree):
         raise FileUnusable(f"is damaged: trees.{root} is not the tree of this root")
     return tree
+
+
+def _is_tree_of(root: str, tree: ProviderTree) -> bool:
+    return tree.exists(root) and tree.data(root).parent_uuid is None
 
 
 class TreeCaches:

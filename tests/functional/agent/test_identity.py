@@ -1,11 +1,17 @@
 """Providers of a host's own: after a new name, and where another agent left them."""
 
+import json
 import logging
 import uuid
+from itertools import product
 
 import pytest
 
+from compute_agent import errors
+from compute_agent.placement.transports.transport import Response
 from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.node_identity import NodeSetup
+from compute_agent.tracker.place import UNKNOWN, Place
 from tests.fixtures.plain_trees import make_provider
 from tests.functional.agent.in_process import Node
 from tests.functional.agent.processes import claim, running
@@ -185,8 +191,11 @@ def test_a_new_name_while_running_is_an_error_once_and_the_old_name_is_kept(
 
 
 def test_a_root_that_is_put_below_another_provider_is_an_error_and_ends_the_next_start_with_5(
-    host, caplog
+    tmp_path, caplog
 ):
+    app = ours(tmp_path)
+    host = Node(app, tmp_path)
+
     def is_below(parent: str | None) -> None:
         host.parts.report.placement.providers.put(host.uuid, host.name, parent, reparents=True)
 
@@ -198,11 +207,70 @@ def test_a_root_that_is_put_below_another_provider_is_an_error_and_ends_the_next
     result = host.run()
     assert (result.completed, result.exit_code) == (False, None)
     assert above in caplog.text
+    assert host.parts.report.known_tree(host.uuid) is None
     assert not host.has_a_gpu()
-    host.start_again()
+    host.parts.close()
+    host = Node(app, tmp_path, name=host.name)
+    host.gain_a_gpu()
     assert host.run().exit_code == ExitCode.IDENTITY
+    assert "placement-cache.json" not in caplog.text
     assert not host.parts.ledger.owns(host.uuid)
     is_below(None)
     host.start_again()
     assert host.is_made_good()
     assert host.parts.ledger.owns(host.uuid)
+    host.parts.close()
+
+
+def test_the_tree_of_the_provider_that_has_the_name_of_this_host_is_not_kept(host):
+    other = str(uuid.uuid4())
+    host.parts.report.placement.providers.create(other, host.name, None)
+    assert host.run().exit_code == ExitCode.IDENTITY
+    assert host.parts.report.known_tree(other) is None
+
+
+def test_a_host_takes_over_only_what_it_reported_itself_and_no_clone_of_it_reports_now(tmp_path):
+    host = Node(ours(tmp_path), tmp_path, whole_trees=True)
+    assert host.run().completed
+    here = Place("10.0.0.1", "machine", "boot", "/state")
+    there = Place("10.0.0.2", "another machine", "another boot", "/another/state")
+
+    def is_taken_over(place: Place, reporter: Place, *, is_silent: bool) -> bool:
+        report = {
+            "root_provider_uuid": host.uuid,
+            "at": "2026-01-01T00:00:00+00:00",
+            "silent": is_silent,
+            "bus": {"state": "off"},
+            "disabled_reason": "",
+            "trouble": "",
+            "place": reporter._asdict(),
+        }
+        body = json.dumps({"agent_reports": [report]}).encode()
+        host.transport.lie("GET", "^/agent_reports", lambda: Response(200, {}, body))
+        setup = NodeSetup(
+            host.driver,
+            host.parts.report,
+            host.name,
+            tmp_path / "lost",
+            places=(),
+            place=place,
+            write=False,
+        )
+        try:
+            assert setup.nodes() == {host.name: host.uuid}
+        except errors.InvalidNodeConfiguration as error:
+            assert str(reporter) in str(error)
+            return False
+        return True
+
+    for fields in product(*zip(here, there, strict=True)):
+        reporter, is_booted_again = Place(*fields), fields[2] != here.boot_id
+        is_same_machine = (fields[1], fields[3]) == (here.machine_id, here.state_path)
+        for is_silent in (False, True):
+            assert is_taken_over(here, reporter, is_silent=is_silent) == (
+                # a machine that was booted again and reports is a clone of this one
+                is_same_machine and (is_silent or not is_booted_again)
+            )
+    nameless = here._replace(machine_id=UNKNOWN)
+    assert not is_taken_over(nameless, nameless, is_silent=True)
+    host.parts.close()
