@@ -239,7 +239,7 @@ class AgentCommands(Struct, eq=False):
         )
         is_nested = self.conf.compute.enable_numa_reporting_to_placement
         running_guests = self._running_guests()
-        host_troubles = filter(None, (document["state"], document["reload"]))
+        host_troubles = filter(None, map(document.get, ("trouble", "state", "reload")))
         host_caveats = [trouble["message"] for trouble in host_troubles]
         common_facts = {
             "instances": None if running_guests is None else len(running_guests),

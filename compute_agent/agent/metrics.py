@@ -86,6 +86,8 @@ class BoardCollector:
         board = self._board
         text = "1 if placement answers, else 0."
         yield _gauge("placement_up", text, value=int(board.placement.up is True))
+        text = "1 if the nodes of this host were found when they were last searched for, else 0."
+        yield _gauge("nodes_found", text, value=int(board.search_trouble is None))
         text = "1 if the last write to the state directory succeeded, else 0."
         yield _gauge("state_written", text, value=int(board.state_trouble is None))
         text = "1 if the last reload read all configuration files, or there was none, else 0."
@@ -131,11 +133,7 @@ class BoardCollector:
         )
         text = "Amount that the node reports as reserved."
         reserved = _gauge("node_inventory_reserved", text, labels=["node", "resource_class"])
-        nodes = self._board.nodes()
-        if not nodes and self._board.search_trouble:
-            # the name that its node has as a rule, so that the alert finds it
-            families["in_trouble"].add_metric([self._board.host], 1)
-        for node in nodes:
+        for node in self._board.nodes():
             values = {
                 "providers": node.last_pass.providers if node.last_pass else 0,
                 "last_success_timestamp_seconds": node.last_success or 0,

@@ -62,6 +62,12 @@ class NodeList(Struct, eq=False):
         self.parts.board.search_trouble = (
             trouble_of(fault, str(error or ""), now) if fault else None
         )
+        if (ended_fault := decision.ended_fault) is not None:
+            LOG.info(
+                "The nodes of this host are found. Resolved: %s (it lasted %.0f s).",
+                ended_fault.kind.value,
+                now - ended_fault.since,
+            )
         if error is not None:
             return self._failure_result(decision, kind, error)
         period = self.parts.options().period if is_settled else limits.period

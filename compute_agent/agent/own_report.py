@@ -47,7 +47,8 @@ class OwnReport(Struct, eq=False):
         node = next((node for node in self.board.nodes() if node.uuid == root_uuid), None)
         if node is None:
             return None
-        period, bus = self.options().period, self.board.bus
+        period, board, bus = self.options().period, self.board, self.board.bus
+        host_trouble = board.search_trouble or board.state_trouble or board.reload_trouble
         since = None if bus.since is None else datetime.fromtimestamp(bus.since, UTC).isoformat()
         report = {
             "period": None if period == NEVER else period,
@@ -55,7 +56,7 @@ class OwnReport(Struct, eq=False):
             "disabled_reason": ""
             if node.enabled
             else shortened(node.disabled_reason, _SHOWN_LENGTH),
-            "trouble": _text(node.trouble or self.board.state_trouble or self.board.reload_trouble),
+            "trouble": _text(node.trouble or host_trouble),
             "place": self.place._asdict(),
         }
         return with_cores(report, self.cells(node.name))

@@ -335,7 +335,7 @@ class StatusBoard:
         if self.placement.up is False:
             return f"placement cannot be reached since {moment_text(self.placement.since)}"
         if search_trouble := self.search_trouble:
-            return f"the nodes of this host are not known: {search_trouble.what}"
+            return f"the nodes of this host cannot be found: {search_trouble.what}"
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
         return f"{len(nodes)} node(s) reported"

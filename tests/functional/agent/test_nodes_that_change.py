@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
-from compute_agent.agent import assembly
+from compute_agent.agent import assembly, metrics
 from compute_agent.agent.agent import Agent
 from compute_agent.agent.node_list import NODE_LIST, NodeList
+from compute_agent.agent.own_report import OwnReport
+from compute_agent.cmd.agent.doctor import shown_faults
+from compute_agent.cmd.agent.running import print_status
 from compute_agent.conf import new_config
 from compute_agent.drift.audit import Auditor
 from compute_agent.placement.transports.in_process import InProcessTransport
@@ -23,6 +26,7 @@ from compute_agent.state.files import NoSpace
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from tests.fixtures.agent_commands import commands_of
 
 
 class NodesScene:
@@ -194,3 +198,48 @@ def test_nodes_that_cannot_be_recorded_end_a_start_with_the_status_of_a_full_dis
 
     assert scene.report(NODE_LIST)[NODE_LIST].completed
     assert scene.tracker.nodes() == nodes
+
+
+def test_a_search_that_fails_where_nodes_are_known_is_shown_alike_until_one_succeeds(
+    scene: NodesScene,
+    nodes: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level("INFO")
+    parts, board = scene.parts, scene.parts.board
+    commands = commands_of(parts, scene.tracker, claims=True)
+    own_report = OwnReport(parts.setup.place, board, parts.options, lambda _node: [])
+
+    def shown() -> dict[str, str]:
+        document = json.loads(json.dumps(board.document()))
+        print_status(document, as_json=False)
+        return {
+            "status": capsys.readouterr().out,
+            "doctor": " ".join(diagnosis.text for diagnosis in shown_faults(document)),
+            "placement": own_report(next(iter(nodes.values()))) or "",
+            "schedulers": " ".join(commands.announcement(1)["nodes"][0]["caveats"]),
+        }
+
+    def are_found() -> bool:
+        return metrics.registry(board).get_sample_value("compute_agent_nodes_found") == 1
+
+    scene.script(nodes)
+    for _ in range(2):
+        scene.run_due()
+    assert are_found()
+    scene.script(nodes, **{"raise": {"get_available_nodes": "VirtDriverNotReady"}})
+    scene.report(NODE_LIST)
+    assert scene.tracker.nodes() == nodes
+    assert not are_found()
+    assert board.summary() == "the nodes of this host cannot be found: the driver is not ready"
+    for place, text in {**shown(), "log": caplog.text}.items():
+        assert "the script says so for get_available_nodes" in text, place
+        assert "not known" not in text, place
+    scene.script(nodes)
+    scene.report(NODE_LIST)
+    assert are_found()
+    assert board.summary() == "2 node(s) reported"
+    for place, text in shown().items():
+        assert "the script says so" not in text, place
+    assert "Resolved: the driver is not ready" in caplog.text
