@@ -37,7 +37,6 @@ from compute_agent.report.steps import (
     SetInventory,
     SetTraits,
     Step,
-    carry_out,
 )
 
 RESTRICTING: Final = frozenset({COMPUTE_STATUS_DISABLED})
@@ -72,6 +71,7 @@ def plan(
     owners = {d.uuid: is_owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
     new_uuids = {step.uuid for step in changes.create}
+    freed_names = list(_freed_names(base, changes, owners))
     # children first
     emptied_inventories = [
         SetInventory(d.uuid, d.name, inventory, FrozenRecord())
@@ -81,9 +81,9 @@ def plan(
     restricted_uuids = {t.uuid for t in changes.traits if _restricts(t)}
     steps: list[Step] = [
         *_names(changes, known_traits, known_classes),
-        *_freed_names(base, changes, owners),
+        *freed_names,
         *changes.create,
-        *_puts(base, changes),
+        *_puts(base, changes, freed_names),
         *(a for a in changes.aggregates if a.uuid in new_uuids),
         *(t for t in changes.traits if t.uuid in new_uuids),
         *(t for t in changes.traits if t.uuid not in new_uuids and t.uuid in restricted_uuids),
@@ -102,18 +102,6 @@ def plan(
     ]
     steps += [d if owners[d.uuid] else KeepProvider(d.uuid, d.name) for d in changes.delete]
     return steps
-
-
-def apply(changes: Difference | Sequence[Step], tree: ProviderTree) -> ProviderTree:
-    """Return a new tree: `tree` after the changes, carried out one after the other.
-
-    :raises ValueError: some step is not possible after those before it.
-    """
-    result = tree.snapshot()
-    steps = list(_of_difference(changes, tree)) if isinstance(changes, Difference) else changes
-    for step in steps:
-        carry_out(step, result)
-    return result
 
 
 def stages(steps: Iterable[Step]) -> Iterator[list[Step]]:
@@ -144,11 +132,9 @@ def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:
         else:
             mixed_changes.append(change)
     plain_changes = []
+    lost_classes = set().union(*map(_loses, mixed_changes))
     for change in mixed_changes:
-        lost_elsewhere = set().union(
-            *(_loses(other) for other in mixed_changes if other is not change)
-        )
-        if _gains(change) & lost_elsewhere:
+        if _gains(change) & lost_classes:
             between = _only_shrunk(change)
             shrinking_changes.append(SetInventory(change.uuid, change.name, change.before, between))
             growing_changes.append(SetInventory(change.uuid, change.name, between, change.after))
@@ -185,16 +171,6 @@ def _only_shrunk(change: SetInventory) -> FrozenRecord:
     )
 
 
-def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Step]:
-    yield from _freed_names(tree, changes)
-    yield from changes.create
-    yield from _puts(tree, changes)
-    yield from changes.inventories
-    yield from changes.aggregates
-    yield from changes.traits
-    yield from changes.delete
-
-
 def _names(
     changes: Difference, known_traits: Collection[str], known_classes: Collection[str]
 ) -> Iterator[Step]:
@@ -210,11 +186,11 @@ def _names(
 
 
 def _freed_names(
-    base: ProviderTree, changes: Difference, owners: Mapping[str, bool] | None = None
+    base: ProviderTree, changes: Difference, owners: Mapping[str, bool]
 ) -> Iterator[PutProvider]:
     """Yield renames that free names: a device takes over the name of the one before in its slot."""
     giving_up = {rename.uuid for rename in changes.rename}
-    giving_up |= {d.uuid for d in changes.delete if owners is None or owners[d.uuid]}
+    giving_up |= {d.uuid for d in changes.delete if owners[d.uuid]}
     new_names = [step.name for step in changes.create]
     new_names += [rename.after for rename in changes.rename]
     for name in new_names:
@@ -231,10 +207,12 @@ def _interim_name(provider: ProviderData) -> str:
     return f"{provider.name[: MAX_NAME - 12]}~was{digest}"
 
 
-def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
+def _puts(
+    base: ProviderTree, changes: Difference, freed_names: Iterable[PutProvider]
+) -> Iterator[PutProvider]:
     names = {rename.uuid: rename.after for rename in changes.rename}
     parents = {reparent.uuid: reparent.after for reparent in changes.reparent}
-    interim = {step.uuid: step.name for step in _freed_names(base, changes)}
+    interim = {step.uuid: step.name for step in freed_names}
     # The new tree's order has parents first, so that no provider moves below its own descendant.
     for uuid in dict.fromkeys((*parents, *names)):
         was = base.data(uuid)
@@ -303,21 +281,18 @@ def _involved_consumers(
 def _may_join(step: Step, stage: Sequence[Step]) -> bool:
     match step, stage[0]:
         case CreateProvider(), CreateProvider():
-            return step.parent_uuid not in _uuids(stage)
+            return step.parent_uuid not in {o.uuid for o in stage if isinstance(o, CreateProvider)}
         case DeleteProvider(), DeleteProvider():
             return step.uuid not in {o.parent_uuid for o in stage if isinstance(o, DeleteProvider)}
         case SetInventory() as change, SetInventory() as first:
-            return _direction(change) == _direction(first) and change.uuid not in _uuids(stage)
+            # those of one provider have different ones
+            return _direction(change) == _direction(first)
         case (SetAggregates(), SetAggregates()) | (SetTraits(), SetTraits()):
             return True
         case EnsureResourceClass(), EnsureResourceClass():
             return True
         case _:
             return False
-
-
-def _uuids(stage: Sequence[Step]) -> set[str]:
-    return {o.uuid for o in stage if isinstance(o, CreateProvider | SetInventory)}
 
 
 def _direction(change: SetInventory) -> str:

@@ -1,7 +1,7 @@
 """The steps that update placement to a wanted tree, as values.
 
-Each has its provider, the value before and the value after, so that it can be printed,
-carried out against placement, or applied to a tree in memory.
+Each has its provider, the value before and the value after, so that it can be printed and carried
+out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory, equal_records
 
 
@@ -150,36 +149,6 @@ def describe(step: Step) -> str:
             return f"delete provider {name} ({uuid})"
         case KeepProvider(uuid, name):
             return f"keep provider {name} ({uuid}): it is not this agent's to delete"
-
-
-def carry_out(step: Step, tree: ProviderTree) -> None:
-    """Change `tree` as the step changes placement.
-
-    :raises ValueError: the tree does not admit it (a missing parent, a taken name ...).
-    """
-    match step:
-        case CreateProvider(uuid, name, None):
-            tree.new_root(name, uuid)
-        case CreateProvider(uuid, name, str() as parent_uuid):
-            tree.new_child(name, parent_uuid, uuid)
-        case PutProvider(uuid, _, name, _, parent_uuid):
-            tree.move(uuid, parent_uuid)
-            tree.rename(uuid, name)
-        case SetInventory(uuid, _, _, after):
-            tree.update_inventory(uuid, after)
-        case SetInventories(changes) | Reshape(changes, _):
-            for change in changes:
-                tree.update_inventory(change.uuid, change.after)
-        case SetAggregates(uuid, _, _, after):
-            tree.update_aggregates(uuid, after)
-        case SetTraits(uuid, _, _, after):
-            tree.update_traits(uuid, after)
-        case DeleteProvider(uuid, name, _):
-            if tree.children(uuid):
-                raise ValueError(f"provider {name} ({uuid}) has children")
-            tree.remove(uuid)
-        case EnsureTraits() | EnsureResourceClass() | KeepProvider():
-            return
 
 
 def _set_change(before: frozenset[str], after: frozenset[str]) -> str:

@@ -1,4 +1,7 @@
-"""Random pairs of provider trees, the second edited from the first, and trees in normal form."""
+"""Random pairs of provider trees, the second edited from the first, and trees in normal form.
+
+The steps from one to the other are carried out here on a tree in memory.
+"""
 
 import struct
 
@@ -6,6 +9,20 @@ from hypothesis import strategies as st
 
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.provider_tree.inventory import MAX_INT
+from compute_agent.report.steps import (
+    CreateProvider,
+    DeleteProvider,
+    EnsureResourceClass,
+    EnsureTraits,
+    KeepProvider,
+    PutProvider,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetInventory,
+    SetTraits,
+    Step,
+)
 
 ROOT = "aaaaaaaa-0000-4000-8000-000000000001"
 CLASSES = ("VCPU", "MEMORY_MB", "CUSTOM_GPU")
@@ -100,3 +117,33 @@ def pairs(draw: st.DrawFn) -> tuple[ProviderTree, ProviderTree]:
     tree.new_root("host", ROOT, 0)
     old = draw(edited(tree, 14))
     return old, draw(edited(old, 10))
+
+
+def carry_out(step: Step, tree: ProviderTree) -> None:
+    """Change `tree` as the step changes placement.
+
+    :raises ValueError: the tree does not admit it (a missing parent, a taken name ...).
+    """
+    match step:
+        case CreateProvider(uuid, name, None):
+            tree.new_root(name, uuid)
+        case CreateProvider(uuid, name, str() as parent_uuid):
+            tree.new_child(name, parent_uuid, uuid)
+        case PutProvider(uuid, _, name, _, parent_uuid):
+            tree.move(uuid, parent_uuid)
+            tree.rename(uuid, name)
+        case SetInventory(uuid, _, _, after):
+            tree.update_inventory(uuid, after)
+        case SetInventories(changes) | Reshape(changes, _):
+            for change in changes:
+                tree.update_inventory(change.uuid, change.after)
+        case SetAggregates(uuid, _, _, after):
+            tree.update_aggregates(uuid, after)
+        case SetTraits(uuid, _, _, after):
+            tree.update_traits(uuid, after)
+        case DeleteProvider(uuid, name, _):
+            if tree.children(uuid):
+                raise ValueError(f"provider {name} ({uuid}) has children")
+            tree.remove(uuid)
+        case EnsureTraits() | EnsureResourceClass() | KeepProvider():
+            return

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compute_agent.agent.own_report import OwnReport
 from compute_agent.placement.transports.transport import Request, make_response
 from compute_agent.provider_config import merger as merger_module
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
+from compute_agent.tracker.decisions import EventKind
 from compute_agent.tracker.passes import node_pass
 from compute_agent.tracker.passes.corrections import Corrections, normalise
 from compute_agent.tracker.write_contest import MOST_UNDONE
+from compute_agent.virt.fake import Misdeed
 from tests.fixtures.allocations import claim_body
 from tests.functional.agent.in_process import Node
 
@@ -325,3 +328,23 @@ def test_a_fault_that_is_cleared_during_a_pass_is_confirmed_by_the_next(
     assert ledger.faults() == {gpu: ""}
     pass_by(node)
     assert ledger.faults()[gpu]
+
+
+def test_placement_hears_what_keeps_a_node_from_being_read(node: Node) -> None:
+    trees, heard = node.parts.report.placement.trees, []
+    trees.own_report = OwnReport(
+        node.parts.setup.place, node.parts.board, node.parts.options, lambda _node: []
+    )
+
+    def hear(method: str, path: str) -> None:
+        if (method, path.partition("?")[0]) == ("GET", f"/provider_trees/{node.uuid}"):
+            heard.append(json.loads(trees.own_report(node.uuid) or "{}")["trouble"])
+
+    node.transport.before = hear
+    node.driver.misbehave(Misdeed("get_available_resource", OSError("away")))
+    assert not node.run().completed
+    if trees.is_offered:
+        assert [text.partition(":")[0] for text in heard] == ["the driver failed unexpectedly"]
+    node.transport.lie("GET", "^/provider_trees/", lambda: make_response(500, [], "no"))
+    node.driver.misbehave(Misdeed("get_available_resource", OSError("away")))
+    assert node.run().kind is EventKind.DRIVER_FAILED

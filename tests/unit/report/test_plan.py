@@ -2,7 +2,7 @@
 
 import pytest
 
-from compute_agent.provider_tree import ProviderTree, child_uuid
+from compute_agent.provider_tree import MAX_NAME, ProviderTree, child_uuid
 from compute_agent.report.plan import plan, stages
 from compute_agent.report.steps import (
     CreateProvider,
@@ -182,21 +182,24 @@ def test_a_doomed_provider_is_emptied_first_when_its_capacity_appears_elsewhere(
     assert kinds(plan(base, wanted, is_owned=lambda _: False)) == ["SetInventory", "KeepProvider"]
 
 
-def test_names_that_are_exchanged_pass_through_an_interim_name(base):
-    one = base.new_child("gpu0", "host", generation=0)
-    two = base.new_child("gpu1", "host", generation=0)
+@pytest.mark.parametrize("longer", ["", "x" * (MAX_NAME - 4)])
+def test_names_that_are_exchanged_pass_through_an_interim_name(base, longer):
+    first, second = f"gpu0{longer}", f"gpu1{longer}"
+    one = base.new_child(first, "host", generation=0)
+    two = base.new_child(second, "host", generation=0)
     wanted = base.snapshot()
     wanted.rename(one, "interim")
-    wanted.rename(two, "gpu0")
-    wanted.rename(one, "gpu1")
+    wanted.rename(two, first)
+    wanted.rename(one, second)
     puts = plan(base, wanted)
     assert all(isinstance(step, PutProvider) for step in puts)
-    held = {one: "gpu0", two: "gpu1"}
+    held = {one: first, two: second}
     for put in puts:
+        assert len(put.name) <= MAX_NAME
         assert held[put.uuid] == put.old_name
         held[put.uuid] = put.name
         assert len(set(held.values())) == 2
-    assert held == {one: "gpu1", two: "gpu0"}
+    assert held == {one: second, two: first}
 
 
 @pytest.mark.parametrize(
@@ -288,9 +291,11 @@ class TestReshape:
             PutProvider("u", "old", "new", None, "p"),
             "rename provider old (u) to new; move provider new (u) under p",
         ),
+        (PutProvider("u", "old", "new", "p", "p"), "rename provider old (u) to new"),
+        (PutProvider("u", "gpu", "gpu", "p", None), "move provider gpu (u) to be a root"),
         (
-            SetTraits("u", "host", frozenset("AB"), frozenset("BC")),
-            "set traits of host: +C -A",
+            SetTraits("u", "host", frozenset("ABX"), frozenset("XCD")),
+            "set traits of host: +C +D -A -B",
         ),
         (
             SetAggregates("u", "host", frozenset(), frozenset({"x"})),
@@ -313,9 +318,14 @@ def test_an_inventory_change_is_described_by_what_changes(base):
     wanted = base.snapshot()
     wanted.update_inventory(
         "host",
-        {"VCPU": {"total": 9}, "DISK_GB": {"total": 5, "reserved": 1, "allocation_ratio": 1.5}},
+        {
+            "VCPU": {"total": 9},
+            "DISK_GB": {"total": 5, "reserved": 1, "allocation_ratio": 1.5},
+            "PCPU": {"total": 2},
+        },
     )
     (step,) = plan(base, wanted)
     assert describe(step) == (
-        "set inventory of host: +DISK_GB (total 5, reserved 1, ratio 1.5); VCPU total 8 -> 9; -VGPU"
+        "set inventory of host: +DISK_GB (total 5, reserved 1, ratio 1.5); +PCPU (total 2); "
+        "VCPU total 8 -> 9; -VGPU"
     )
