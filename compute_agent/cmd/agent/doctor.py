@@ -17,6 +17,7 @@ from compute_agent.cmd import logging_setup
 from compute_agent.cmd.agent.running import ask_agent, troubles
 from compute_agent.cmd.output import show
 from compute_agent.daemon import reload
+from compute_agent.daemon.message_bus import BusState
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.doctor import (
     examine,
@@ -105,7 +106,13 @@ def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if (failure := status.get("reload")) is not None:
         text = f"it was {reload.shown_failure(failure)}"
         yield Diagnosis(Level.ERROR, "running agent", text)
+    if (bus := status["bus"])["state"] in (BusState.REFUSED, BusState.UNREACHABLE):
+        text = f"its message bus is {bus['state']} since {bus['since']}: {bus['why']}"
+        yield Diagnosis(Level.ERROR, "running agent", text)
     for node in status["nodes"]:
+        if faulty := node["faulty"]:
+            text = f"{node['name']} has devices that are marked as broken: {', '.join(faulty)}"
+            yield Diagnosis(Level.WARNING, "running agent", text)
         if not node["enabled"]:
             reason = node["disabled_reason"] or "no reason given"
             level = Level.WARNING if reason.startswith(AUTOMATIC) else Level.FINE

@@ -11,6 +11,7 @@ import pytest
 
 from compute_agent.agent.availability import BUILDS, HYPERVISOR
 from compute_agent.cmd.agent.doctor import shown_faults
+from compute_agent.daemon.message_bus import BusState
 from compute_agent.daemon.trouble import Trouble
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.manage.diagnosis import Level
@@ -32,6 +33,10 @@ def hung(board: StatusBoard) -> None:
 
 def in_search(board: StatusBoard) -> None:
     board.search_trouble = TROUBLE
+
+
+def unheard(board: StatusBoard) -> None:
+    board.bus_is(BusState.REFUSED, "the password is wrong")
 
 
 def not_reloaded(board: StatusBoard) -> None:
@@ -60,6 +65,8 @@ def unwritten(path: Path) -> Change:
         (hung, Level.ERROR, "listAllDomains"),
         ("unwritten", Level.ERROR, "ledger.json"),
         (not_reloaded, Level.ERROR, "[a]b is wrong"),
+        (unheard, Level.ERROR, "the password is wrong"),
+        (lambda board: board.set_node("host1", "u", faulty=["gpu"]), Level.WARNING, "broken: gpu"),
         (disabled(f"{HYPERVISOR}: it is gone"), Level.WARNING, "it is gone"),
         (disabled(f"{BUILDS}: 3 in a row"), Level.WARNING, "3 in a row"),
         (disabled("fan"), Level.FINE, "host1 takes no new instances: fan"),
