@@ -48,7 +48,8 @@ def test_one_agent_writes_and_the_other_finds_it_right(placement, proxy, new_age
         )
         agent.script(nodes=[name], local_gb=100)
         with running(agent):
-            assert "shares no disk" in agent.logged()
+            # a thread of its own looks, behind the pass
+            eventually(lambda agent=agent: "shares no disk" in agent.logged(), "it looked")
         put(placement, placement.root(name)["uuid"], "aggregates", aggregates=[aggregate])
         agents.append((agent, name))
     (one, first), (two, second) = agents
