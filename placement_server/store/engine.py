@@ -25,7 +25,7 @@ import tenacity
 from msgspec import Struct
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.connection.url import (
@@ -200,6 +200,8 @@ def _trace(engine: Engine) -> None:
 def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:
     from psycopg.types.numeric import Int8Dumper
 
+    from placement_server.store.dialects.prepared import PreparedStatements
+
     settings = {
         "lock_timeout": options.lock_timeout,
         "statement_timeout": options.statement_timeout,
@@ -222,13 +224,19 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
             raise dialect.loaded_dbapi.OperationalError(str(error)) from error
 
     @event.listens_for(engine, "connect")
-    def on_connect(dbapi_connection: Any, _record: object) -> None:
+    def on_connect(dbapi_connection: Any, record: ConnectionPoolEntry) -> None:
         # one type for all numbers: a prepared statement serves only the types it was made for
         dbapi_connection.adapters.register_dumper(int, Int8Dumper)
+        record.info[plain.PREPARED] = PreparedStatements(dbapi_connection)
         cursor = dbapi_connection.cursor()
         cursor.execute(statement)
         cursor.close()
         dbapi_connection.commit()
+
+    @event.listens_for(engine, "rollback")
+    def on_rollback(connection: Connection) -> None:
+        if not connection.invalidated:
+            connection.info[plain.PREPARED].forget()
 
 
 def _prepare_mysql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:

@@ -22,6 +22,9 @@ _CURSOR: Final = "store_cursor"
 """Where a pooled connection keeps the cursor of these statements; a new one costs a third of its
 use."""
 
+PREPARED: Final = "store_prepared"
+"""Where a pooled connection keeps statements that are executed without a cursor, if any are."""
+
 Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
 _Result = TypeVar("_Result")
@@ -56,6 +59,10 @@ def _execute(
     if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
         driver, pooled_connection = connection.dialect.loaded_dbapi, connection.connection
         try:
+            prepared = pooled_connection.info.get(PREPARED)
+            execution = prepared.execute(statement, parameters) if prepared is not None else None
+            if execution is not None:
+                return outcome(execution)
             # Taken out: one that fails, in whatever way, is dropped and ends its statement.
             cursor = pooled_connection.info.pop(_CURSOR, None) or pooled_connection.cursor()
             cursor.execute(statement, parameters)

@@ -1,0 +1,150 @@
+"""Frequent statements of PostgreSQL, executed by libpq as psycopg hands it out.
+
+A cursor of psycopg composes each execution again: of a read this is a sixth of the server's CPU,
+and of a claim a twelfth. What is prepared here is executed by one call of `psycopg.pq`; values go
+through psycopg's own adaptation, and errors are psycopg's. Without this module all goes through
+cursors, as what is not prepared here does.
+
+psycopg deallocates all prepared statements of a connection after a ROLLBACK, and so those that it
+does not know of; they are forgotten here then. Of any other loss, as by a pool of connections
+outside, PostgreSQL tells: outside of a transaction a cursor executes the statement instead, and
+within one the transaction is retried (`26000` in `placement_server.store.connection.failures`).
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import Any, Final
+
+import psycopg
+from psycopg import abc, pq
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import InvalidSqlStatementName, error_from_result
+
+_MOST: Final = 100
+"""Statements of a connection that are prepared; psycopg itself prepares as many."""
+
+_COUNTED: Final = 1000
+"""Statements whose uses are counted, before all are counted anew."""
+
+_PLACE: Final = re.compile(r"%s|%\((\w+)\)s")
+"""The place of a value; its name, where values come by name."""
+
+# Made once: an enumeration takes its time.
+_IN_TRANSACTION: Final = int(pq.TransactionStatus.INTRANS)
+_DONE: Final = frozenset({int(pq.ExecStatus.COMMAND_OK), int(pq.ExecStatus.TUPLES_OK)})
+
+
+class PreparedStatement:
+    """A statement that a connection has prepared; for its result it is like a cursor.
+
+    :ivar names: those of its values in their order; none where they come without names.
+    :ivar types: those of the values that it takes.
+    """
+
+    __slots__ = ("_knows_columns", "formats", "name", "names", "result", "transformer", "types")
+
+    def __init__(
+        self,
+        name: bytes,
+        names: list[str],
+        transformer: abc.Transformer,
+        formats: list[PyFormat],
+    ) -> None:
+        self.name = name
+        self.names = names
+        self.transformer = transformer
+        self.types = transformer.types
+        self.formats = formats
+        self.result: pq.abc.PGresult | None = None
+        self._knows_columns = False
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed."""
+        assert self.result is not None
+        return self.result.command_tuples or 0
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return the rows, and keep no copy."""
+        result, self.result = self.result, None
+        assert result is not None
+        transformer = self.transformer
+        transformer.set_pgresult(result, set_loaders=not self._knows_columns)
+        self._knows_columns = True
+        rows = transformer.load_rows(0, result.ntuples, tuple)
+        transformer.set_pgresult(None, set_loaders=False)
+        return rows
+
+
+class PreparedStatements:
+    """The statements that one connection has prepared. As little thread safe as a cursor."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._statements: dict[str, PreparedStatement] = {}
+        self._uses: dict[str, int] = {}
+        self._numbers = count()
+
+    def execute(self, statement: str, values: Any) -> PreparedStatement | None:
+        """Execute a statement that is prepared; None where a cursor is to execute it.
+
+        A cursor also begins a transaction, with its first statement.
+
+        :raises psycopg.Error: the database refused it.
+        """
+        prepared = self._statements.get(statement)
+        if prepared is None:
+            self._prepare_when_frequent(statement, values)
+            return None
+        pgconn, transformer = self._pgconn, prepared.transformer
+        is_in_transaction = pgconn.transaction_status == _IN_TRANSACTION
+        if not (is_in_transaction or self._connection.autocommit):
+            return None
+        if prepared.names:
+            values = [values[name] for name in prepared.names]
+        parameters: Any = transformer.dump_sequence(values, prepared.formats)
+        if transformer.types != prepared.types:
+            return None
+        result = pgconn.exec_prepared(prepared.name, parameters, transformer.formats)
+        if result.status not in _DONE:
+            error = self._error(result)
+            if isinstance(error, InvalidSqlStatementName):
+                self.forget()
+                if not is_in_transaction:
+                    return None
+            raise error
+        prepared.result = result
+        return prepared
+
+    def forget(self) -> None:
+        """Take all statements for lost."""
+        self._statements.clear()
+
+    def _prepare_when_frequent(self, statement: str, values: Any) -> None:
+        """Prepare a statement once it was used as often as psycopg waits for that."""
+        threshold = self._connection.prepare_threshold
+        if threshold is None or len(self._statements) >= _MOST or "%%" in statement:
+            return
+        if len(self._uses) >= _COUNTED:
+            self._uses.clear()
+        uses = self._uses[statement] = self._uses.get(statement, 0) + 1
+        if uses < threshold:
+            return
+        names = [name for name in _PLACE.findall(statement) if name]
+        values = [values[name] for name in names] if names else values
+        transformer: abc.Transformer = Transformer(self._connection)
+        formats = [PyFormat.AUTO] * len(values)
+        transformer.dump_sequence(values, formats)
+        numbers = count(1)
+        text = _PLACE.sub(lambda _: f"${next(numbers)}", statement)
+        name = b"frequent_%d" % next(self._numbers)
+        result = self._pgconn.prepare(name, text.encode(), transformer.types)
+        if result.status not in _DONE:
+            raise self._error(result)
+        self._statements[statement] = PreparedStatement(name, names, transformer, formats)
+
+    def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
+        return error_from_result(result, encoding=self._connection.info.encoding)

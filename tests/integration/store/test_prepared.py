@@ -1,0 +1,191 @@
+"""Statements that are executed again and again: prepared, they do what they did before."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import bindparam, select
+from sqlalchemy.exc import DBAPIError
+
+from placement_server.store.dialects import plain
+from placement_server.store.dialects.plain import PlainSelect
+from placement_server.store.providers import inventory_rows
+from placement_server.store.store import Store
+from placement_server.store.tables import resource_providers
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
+from tests.integration.store.conftest import new_provider
+
+pytestmark = pytest.mark.parametrize(
+    "module_database_url", ["postgresql"], indirect=True, scope="module"
+)
+
+TIMES = 10
+"""Executions after which a statement is prepared for sure."""
+
+VALUES: list[tuple[object, object]] = [
+    (1, "a"),
+    (2**62, "größe \N{GRINNING FACE}"),
+    (-1, "'; DROP TABLE traits; -- %s $1 \\"),
+    (None, "x" * 70_000),
+    (3, None),
+    (datetime(2026, 1, 2, 3, 4, 5), "\n"),
+]
+
+INSERT = "INSERT INTO traits (name) VALUES (%s)"
+BY_UUID = select(resource_providers).where(resource_providers.c.uuid == bindparam("uuid"))
+
+
+def prepared_names(connection: Any) -> set[str]:
+    found_rows = connection.exec_driver_sql("SELECT name FROM pg_prepared_statements")
+    return {name for (name,) in found_rows if name.startswith("frequent_")}
+
+
+def count_of_traits(store: Store, name: str) -> int:
+    text = "SELECT count(*) FROM traits WHERE name = %s"
+    ((count,),) = store.read_single(lambda tx: plain.rows(tx.connection, text, (name,)))
+    return int(count)
+
+
+def test_a_frequent_statement_returns_the_rows_of_a_cursor(store: Store) -> None:
+    text = "SELECT %s AS one, %s::text AS other, 0.5::float8, NULL, ARRAY[1, 2], true"
+
+    def read(tx: ReadTransaction) -> None:
+        for _ in range(TIMES):
+            for values in VALUES:
+                expected = tx.connection.exec_driver_sql(text, values).all()
+                found = plain.rows(tx.connection, text, values)
+                assert found == list(map(tuple, expected))
+                assert [*map(type, found[0])] == [*map(type, expected[0])]
+        assert prepared_names(tx.connection)
+
+    store.read_single(read)
+
+
+def test_a_frequent_statement_takes_values_by_name(store: Store) -> None:
+    uuids = [new_provider(store) for _ in range(2)]
+    by_uuid = PlainSelect(BY_UUID)
+
+    def read(tx: ReadTransaction) -> None:
+        before = prepared_names(tx.connection)
+        for _ in range(TIMES):
+            for uuid in uuids:
+                ((_, *columns),) = [by_uuid.rows(tx.connection, {"uuid": uuid})[0][2:]]
+                assert uuid in (str(column) for column in columns)
+        assert prepared_names(tx.connection) > before
+
+    store.read_single(read)
+
+
+def test_a_frequent_change_says_how_many_rows_it_changed(store: Store) -> None:
+    text = "UPDATE traits SET name = name WHERE id < %s"
+
+    def write(tx: WriteTransaction) -> list[int]:
+        return [plain.count(tx.connection, text, (number,)) for number in range(TIMES)]
+
+    assert store.write(write) == [max(0, number - 1) for number in range(TIMES)]
+    assert store.write(lambda tx: prepared_names(tx.connection))
+
+
+def test_a_frequent_statement_that_is_refused_is_executed_once(store: Store) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SEQUENCE counted")
+
+    def read(tx: ReadTransaction) -> int:
+        text = "SELECT 1 / (%s - nextval('counted'))"
+        for _ in range(TIMES):
+            plain.rows(tx.connection, text, (1000,))
+        with pytest.raises(DBAPIError, match="division by zero") as failure:
+            plain.rows(tx.connection, text, (TIMES + 1,))
+        assert failure.value.orig.sqlstate == "22012"  # type: ignore[union-attr]
+        ((number,),) = plain.rows(tx.connection, "SELECT nextval('counted')", ())
+        return int(number)
+
+    assert store.read_single(read) == TIMES + 2
+
+
+def test_a_frequent_read_on_a_connection_that_broke_is_repeated_on_another(store: Store) -> None:
+    uuid = new_provider(store)
+    for _ in range(TIMES):
+        assert store.read_single(inventory_rows.of_provider, uuid) == (0, {})
+    backend, names = store.read_single(
+        lambda tx: (
+            plain.rows(tx.connection, "SELECT pg_backend_pid()", ())[0][0],
+            prepared_names(tx.connection),
+        )
+    )
+    assert names
+    ended = "SELECT pg_terminate_backend(%s::integer, 30000)"
+    assert store.read(lambda tx: plain.rows(tx.connection, ended, (backend,))[0][0])
+    assert store.read_single(inventory_rows.of_provider, uuid) == (0, {})
+
+
+def insert(tx: WriteTransaction, *names: str, fails: bool = False) -> None:
+    for name in names:
+        plain.count(tx.connection, INSERT, (name,))
+    if fails:
+        raise LookupError(names)
+
+
+def test_a_frequent_first_statement_of_a_write_is_part_of_it(store: Store) -> None:
+    for number in range(TIMES):
+        store.write(insert, f"CUSTOM_FIRST_{number}")
+    with pytest.raises(LookupError):
+        store.write(insert, "CUSTOM_ROLLED_BACK", fails=True)
+    assert not count_of_traits(store, "CUSTOM_ROLLED_BACK")
+
+
+def test_a_write_after_one_that_was_rolled_back_is_made_at_the_first_try(store: Store) -> None:
+    store.write(insert, *(f"CUSTOM_BEFORE_{number}" for number in range(TIMES)))
+    with pytest.raises(LookupError):
+        store.write(insert, "CUSTOM_A", fails=True)
+    tries = []
+
+    def write(tx: WriteTransaction) -> None:
+        tries.append(tx)
+        insert(tx, "CUSTOM_A", "CUSTOM_B")
+
+    store.write(write)
+    assert len(tries) == 1
+    assert count_of_traits(store, "CUSTOM_B") == 1
+
+
+def test_statements_that_somebody_else_deallocated_are_executed(store: Store) -> None:
+    uuid = new_provider(store)
+    for _ in range(TIMES):
+        assert store.read_single(inventory_rows.of_provider, uuid) == (0, {})
+    store.read_single(lambda tx: tx.connection.exec_driver_sql("DEALLOCATE ALL"))
+    assert store.read_single(inventory_rows.of_provider, uuid) == (0, {})
+
+    def write(tx: WriteTransaction, name: str) -> None:
+        insert(tx, f"{name}_1", f"{name}_2")
+
+    for number in range(TIMES):
+        store.write(write, f"CUSTOM_KEPT_{number}")
+    store.write(lambda tx: tx.connection.exec_driver_sql("DEALLOCATE ALL"))
+    store.write(write, "CUSTOM_LOST")
+    assert count_of_traits(store, "CUSTOM_LOST_2") == 1
+
+
+def test_a_frequent_statement_that_waits_keeps_no_other_thread_from_working(store: Store) -> None:
+    def lock(tx: ReadTransaction) -> None:
+        text = "SELECT pg_advisory_lock(%s), pg_advisory_unlock(%s)"
+        for _ in range(TIMES):
+            plain.rows(tx.connection, text, (1, 1))
+        assert prepared_names(tx.connection)
+        with store.engine.begin() as other:
+            other.exec_driver_sql("SELECT pg_advisory_xact_lock(2)")
+            waiting = threading.Thread(
+                target=plain.rows, args=(tx.connection, text, (2, 2)), daemon=True
+            )
+            waiting.start()
+            while not other.exec_driver_sql(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            ).scalar_one():
+                pass
+        waiting.join(60)
+        assert not waiting.is_alive()
+
+    store.read_single(lock)
