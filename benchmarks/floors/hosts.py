@@ -74,6 +74,10 @@ def _in_a_database(
     option = f"[placement_server]\nsaved_index_path = {saved_directory}\n"
     with ours(directory / "cold", url, 1, synchronise=False) as server:
         size = measure(server, hosts, 0.5 if hosts < 100_000 else 2.0)
+    cold_starts = [size.cold_cpu_s]
+    for number in range(2):
+        with ours(directory / f"cold-{number}", url, 1, synchronise=False) as server:
+            cold_starts.append(first_search(server).cpu_s)
     with ours(directory / "saving", url, 1, option, synchronise=False) as server:
         first_search(server)
         _await(saved_directory / "index")
@@ -82,12 +86,10 @@ def _in_a_database(
     # With few hosts the parts that do not grow with them are most of it.
     memory = size.resident_mib * 1024 / hosts
     most = 2.0 if hosts >= 100_000 else None
-    once = "1"
-    runs = "1, floor best of 3"
-    yield Row("cold start", "CPU s", size.cold_cpu_s, reading, 2.0, data=data, runs=runs)
-    yield Row("start with a saved index", "CPU s", warm.cpu_s, most=1.0, data=data, runs=once)
-    yield Row("the same by the clock", "s", warm.seconds, data=data, runs=once)
-    yield Row("memory of each", "KB", memory, most=most, data=data, runs=once)
+    yield Row("cold start", "CPU s", min(cold_starts), reading, 2.0, data=data, runs="best of 3")
+    yield Row("start with a saved index", "CPU s", warm.cpu_s, most=1.0, data=data, runs="1")
+    yield Row("the same by the clock", "s", warm.seconds, data=data, runs="1")
+    yield Row("memory of each", "KB", memory, most=most, data=data, runs="1")
     yield Row("limit=10", "CPU ms", size.few_ms, most=2.0, data=data, runs="best part of many")
     yield Row(
         "after one changed host",
