@@ -120,8 +120,9 @@ class PreparedStatements:
         return prepared
 
     def forget(self) -> None:
-        """Take all statements for lost."""
+        """Take all statements for lost; they are prepared once they are frequent again."""
         self._statements.clear()
+        self._uses.clear()
 
     def _prepare_when_frequent(self, statement: str, values: Any) -> None:
         """Prepare a statement once it was used as often as psycopg waits for that."""
