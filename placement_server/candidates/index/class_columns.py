@@ -167,12 +167,8 @@ class ClassView(Struct, frozen=True):
 
     def with_amounts(self, amounts: Mapping[int, int]) -> "ClassView":
         """Return the same inventories with another use of some, given by row."""
-        used, fit, capacity, max_unit = (
-            self.used.copy(),
-            self.fit.copy(),
-            self.capacity,
-            self.max_unit,
-        )
+        used, fit = self.used.copy(), self.fit.copy()
+        capacity, max_unit = self.capacity, self.max_unit
         for row, amount in amounts.items():
             used[row] = amount
             # as `largest_amounts`, which takes ten times as long for one

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from oslo_config import cfg
 
 from compute_agent.agent import assembly
+from compute_agent.agent.assembly import AgentParts
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
@@ -53,6 +55,23 @@ class LyingTransport:
         return answer
 
 
+def assembled(
+    directory: Path, transport: Transport, defaults: str, *, compute: str = ""
+) -> tuple[cfg.ConfigOpts, AgentParts]:
+    """The options and the parts of an agent whose state is below a directory.
+
+    :param defaults: lines of [DEFAULT], and more sections if need be.
+    :param compute: lines of [compute], likewise.
+    """
+    path = directory / "agent.conf"
+    path.write_text(
+        f"[DEFAULT]\nstate_path = {directory}/state\n{defaults}"
+        f"[compute]\nprovider_config_location = {directory}/none\n{compute}"
+    )
+    conf = new_config([f"--config-file={path}"], default_config_dirs=[])
+    return conf, assembly.build(conf, transport=transport)
+
+
 class Node:
     """One agent without its process: a start is the first pass, a period any later one.
 
@@ -71,17 +90,16 @@ class Node:
     ) -> None:
         self.name = name or f"host-{uuid.uuid4().hex[:8]}"
         self.state = directory / "state"
-        path = directory / "agent.conf"
-        path.write_text(
-            f"[DEFAULT]\nhost = {self.name}\nstate_path = {self.state}\n"
+        self.transport = LyingTransport(app if hasattr(app, "send") else InProcessTransport(app))
+        _, self.parts = assembled(
+            directory,
+            self.transport,
+            f"host = {self.name}\n"
             "compute_driver = fake.FakeMisbehavingDriver\nperiodic_fuzzy_delay = 0\n"
             "[fake]\nfailing_method = nothing\ngpus = 0\nnics = 0\ncells = 1\n"
-            f"[compute_agent]\nuse_placement_extensions = {'auto' if whole_trees else 'never'}\n"
-            f"[compute]\nprovider_config_location = {directory}/none\n{extra}"
+            f"[compute_agent]\nuse_placement_extensions = {'auto' if whole_trees else 'never'}\n",
+            compute=extra,
         )
-        self.transport = LyingTransport(app if hasattr(app, "send") else InProcessTransport(app))
-        conf = new_config([f"--config-file={path}"], default_config_dirs=[])
-        self.parts = assembly.build(conf, transport=self.transport)
         self.driver: Any = self.parts.driver
         self.tracker = self.parts.tracker(wait=lambda _seconds: False)
         ((name, self.uuid),) = self.parts.setup.nodes().items()

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from compute_agent.agent import assembly, metrics
+from compute_agent.agent import metrics
 from compute_agent.agent.agent import Agent
 from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.cmd.agent.doctor import shown_faults
 from compute_agent.cmd.agent.running import print_status
-from compute_agent.conf import new_config
 from compute_agent.drift.audit import Auditor
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.state.files import NoSpace
@@ -27,6 +26,7 @@ from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from tests.fixtures.agent_commands import commands_of
+from tests.functional.agent.in_process import assembled
 
 
 class NodesScene:
@@ -34,14 +34,12 @@ class NodesScene:
 
     def __init__(self, app: Any, directory: Path) -> None:
         self.script_path = directory / "script.json"
-        path = directory / "agent.conf"
-        path.write_text(
-            f"[DEFAULT]\nstate_path = {directory}/state\nupdate_resources_interval = -1\n"
-            "compute_driver = tests.functional.agent.scripted_driver.ScriptedNodesDriver\n"
-            f"[compute]\nprovider_config_location = {directory}/none\n"
+        _, self.parts = assembled(
+            directory,
+            InProcessTransport(app),
+            "update_resources_interval = -1\n"
+            "compute_driver = tests.functional.agent.scripted_driver.ScriptedNodesDriver\n",
         )
-        conf = new_config([f"--config-file={path}"], default_config_dirs=[])
-        self.parts = assembly.build(conf, transport=InProcessTransport(app))
         self.tracker = self.parts.tracker(wait=lambda _seconds: False)
         self.schedule = PassSchedule(time.monotonic)
         self.schedule.set_nodes([NODE_LIST], first_due=0.0)

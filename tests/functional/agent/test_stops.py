@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from compute_agent.agent import agent as agent_module
-from compute_agent.agent import assembly
 from compute_agent.agent.agent import Agent
-from compute_agent.conf import new_config
 from compute_agent.daemon import signals
 from compute_agent.placement.transports.in_process import InProcessTransport
+from tests.functional.agent.in_process import assembled
 
 PATIENCE = 30.0
 
@@ -27,14 +26,12 @@ class StopScene:
     """One agent, with a pass that does not end until it is told to."""
 
     def __init__(self, app: Any, directory: Path) -> None:
-        path = directory / "agent.conf"
-        path.write_text(
-            f"[DEFAULT]\nstate_path = {directory}/state\nperiodic_fuzzy_delay = 0\n"
-            "compute_driver = tests.functional.agent.scripted_driver.ScriptedDriver\n"
-            f"[compute]\nprovider_config_location = {directory}/none\n"
+        conf, self.parts = assembled(
+            directory,
+            InProcessTransport(app),
+            "periodic_fuzzy_delay = 0\n"
+            "compute_driver = tests.functional.agent.scripted_driver.ScriptedDriver\n",
         )
-        conf = new_config([f"--config-file={path}"], default_config_dirs=[])
-        self.parts = assembly.build(conf, transport=InProcessTransport(app))
         self.driver: Any = self.parts.driver
         self.agent = Agent(conf, self.parts)
         self.pass_may_end = threading.Event()
