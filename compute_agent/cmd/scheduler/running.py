@@ -83,10 +83,12 @@ def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator
     state = _state(after.value("placement_up"), "answers", "does not answer")
     bus = _state(after.value("bus_up"), "up", "takes no messages")
     yield f"compute-scheduler top  {url}  last {seconds:.1f} s  placement {state}  bus {bus}"
-    waiting_entries = after.by_label("journal_entries", "operation")
+    waiting_entries = f"{after.value('journal_entries') or 0:.0f}"
+    journal = _state(after.value("journal_usable"), waiting_entries, "cannot be used, see the log")
+    options = _state(after.value("configuration_read"), "read", "not reloaded, see the log")
     yield (
-        f"in progress {after.value('requests_in_progress') or 0:.0f}"
-        f"  journal {sum(waiting_entries.values()):.0f}"
+        f"in progress {after.value('requests_in_progress') or 0:.0f}  journal {journal}"
+        f"  options {options}"
         f"  oldest announcement {after.value('oldest_announcement_age_seconds') or 0:.0f} s"
     )
     parts = {part: quantile(before, after, "request_duration_seconds", part) for part in _PARTS}

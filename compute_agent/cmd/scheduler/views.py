@@ -69,6 +69,11 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     # a scheduler of an older version has no such part
     if (failure := status.get("reload")) is not None:
         yield f"options    of {status['host']} {reload.shown_failure(failure)}"
+    elif "host" in status:
+        yield (
+            f"options    of {status['host']}, which answers: no reload failed. Those of other "
+            "schedulers are in the line of `systemctl status` there"
+        )
 
 
 def claim_table(document: Mapping[str, Any]) -> Table:

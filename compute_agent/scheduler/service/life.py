@@ -16,7 +16,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus, reload, signals, state_dump
-from compute_agent.daemon.trouble import dated
+from compute_agent.daemon.trouble import dated, moment_text
 from compute_agent.errors import (
     ComputeAgentError,
     InvalidConfiguration,
@@ -281,7 +281,10 @@ class SchedulerLife:
             bus = "the message bus cannot be reached"
         else:
             bus = f"serving topic {TOPIC}"
-        return f"{bus}; {self._placement_state}{self._journal_trouble}"
+        status = f"{bus}; {self._placement_state}{self._journal_trouble}"
+        if trouble := self._service.endpoint.reload_trouble:
+            status += f"; not reloaded at {moment_text(trouble.since)}"
+        return status
 
 
 def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> bool:

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
+from compute_agent.cmd.scheduler.running import picture
 from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.scheduler.outcomes import FilterCause
 from compute_agent.scheduler.service.metrics import CountedCalls
+from compute_agent.scheduler.service.readings import reading_of
 from tests.fixtures.placement import free_port
 from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import eventually
@@ -85,6 +87,7 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
                 calls.on_filtering([FilterCause("ComputeFilter", 30, 10, ())])
             for text in (
                 "placement answers  bus up",
+                "options read",
                 "oldest announcement 7 s",
                 "p95 ",
                 "ComputeFilter",
@@ -98,6 +101,13 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
         finally:
             terminal.process.kill()
         assert terminal.is_as_before()
+
+
+def test_top_shows_options_and_a_journal_that_cannot_be_used() -> None:
+    text = "compute_scheduler_configuration_read 0\ncompute_scheduler_journal_usable 0"
+    reading = reading_of(text, 1.0)
+    shown = list(picture(reading_of(text, 0.0), reading, "http://here/metrics"))
+    assert "journal cannot be used, see the log  options not reloaded, see the log" in shown[1]
 
 
 def test_top_without_a_scheduler_says_where_it_looked(command: Command) -> None:

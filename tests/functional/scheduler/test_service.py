@@ -58,6 +58,27 @@ def test_it_is_ready_without_placement_and_tells_when_that_is_back(
         )
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_line_of_systemctl_status_has_a_reload_that_failed_until_one_succeeds(
+    config: Path, tmp_path: Path, workers: int
+) -> None:
+    aggregates = tmp_path / "aggregates.yaml"
+    aggregates.write_text("[]")
+    with config.open("a") as file:
+        file.write(f"[compute_scheduler]\naggregate_source = {aggregates}\n")
+    with service(config, workers) as scheduler:
+        scheduler.until("READY=1")
+        assert "not reloaded" not in scheduler.status
+        aggregates.write_text("- nothing")
+        scheduler.process.send_signal(signal.SIGHUP)
+        scheduler.until("READY=1", times=2)
+        assert "; placement answers; not reloaded at 20" in scheduler.status
+        aggregates.write_text("[]")
+        scheduler.process.send_signal(signal.SIGHUP)
+        scheduler.until("READY=1", times=3)
+        assert "not reloaded" not in scheduler.status
+
+
 def test_an_idle_scheduler_shows_that_the_database_of_placement_is_away(
     config: Path, placement_url: str
 ) -> None:

@@ -125,7 +125,10 @@ def test_the_status_names_a_scheduler_whose_reload_failed() -> None:
     status = {**fleet(announced(b=1)).status(), "host": "controller1", "reload": failure}
     line = "options    of controller1 not reloaded at 2026-01-01T00:00:00+00:00: [a]b is wrong"
     assert list(status_lines(status))[-1] == line
-    assert not any("options" in line for line in status_lines({**status, "reload": None}))
+    assert list(status_lines({**status, "reload": None}))[-1] == (
+        "options    of controller1, which answers: no reload failed. Those of other schedulers are "
+        "in the line of `systemctl status` there"
+    )
 
 
 def narrowed(owners: bool) -> str:
