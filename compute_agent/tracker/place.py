@@ -58,7 +58,12 @@ class Place(NamedTuple):
         )
 
     def is_same(self, other: Place) -> bool:
-        """Return whether both are one agent, which may have been started again."""
+        """Return whether both are one agent, which may have been started again.
+
+        Without a boot id they are only if all else is equal: clones of a machine have none either.
+        """
+        if self.boot_id == UNKNOWN:
+            return self == other
         return (self.boot_id, self.state_path) == (other.boot_id, other.state_path)
 
 

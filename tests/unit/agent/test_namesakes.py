@@ -10,7 +10,7 @@ from compute_agent import errors
 from compute_agent.agent.rpc import Namesakes
 from compute_agent.conf import new_config
 from compute_agent.tracker import place
-from compute_agent.tracker.place import Place
+from compute_agent.tracker.place import UNKNOWN, Place
 
 OWN = Place("10.0.0.1", "m", "boot1", "/var/lib/compute-agent")
 CLONE = OWN._replace(address="10.0.0.2", boot_id="boot2")
@@ -20,10 +20,10 @@ ROOT = "5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
 class Heard:
     """What an agent has heard, at a time that the test sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: Place = OWN) -> None:
         self.now = 0.0
         self.first_count = 0
-        self.namesakes = Namesakes(OWN, 30.0, self.count, lambda: self.now)
+        self.namesakes = Namesakes(own, 30.0, self.count, lambda: self.now)
 
     def count(self) -> None:
         self.first_count += 1
@@ -52,6 +52,16 @@ def test_this_agent_before_and_after_a_restart_is_no_other() -> None:
     heard.hear(OWN._replace(address="10.0.0.9"), ROOT)
     heard.namesakes.check_alone(ROOT)
     assert heard.first_count == 0
+
+
+@pytest.mark.parametrize("field", Place._fields)
+def test_without_a_boot_id_only_what_is_equal_in_all_else_is_this_agent(field: str) -> None:
+    heard = Heard(OWN._replace(boot_id=UNKNOWN))
+    heard.hear(heard.namesakes.own, ROOT)
+    heard.namesakes.check_alone(ROOT)
+    heard.hear(heard.namesakes.own._replace(**{field: "another"}), ROOT)
+    with pytest.raises(errors.InvalidNodeConfiguration, match="another"):
+        heard.namesakes.check_alone(ROOT)
 
 
 @pytest.mark.parametrize("content", ["", "\n", "uninitialized\n"])
