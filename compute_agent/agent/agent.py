@@ -135,7 +135,7 @@ class Agent:
             signal.SIGHUP: self.request_reload,
             signal.SIGUSR2: self.commands.dump_state,
         }
-        with signals.handle(handlers):
+        with signals.handle(handlers), signals.bounded_stop(self._stop, GRACE, self._abandon):
             surfaces = self._surfaces()
             try:
                 self._open_bus()
@@ -258,9 +258,6 @@ class Agent:
         if self._follower is not None:
             self._follower.stop()
         self._loop.stop()
-        bound = threading.Timer(GRACE, self._abandon)
-        bound.daemon = True
-        bound.start()
 
     def _stop_waiting(self) -> None:
         try:

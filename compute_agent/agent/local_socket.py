@@ -100,13 +100,9 @@ class LocalServer:
                 "[compute_agent]status_socket to a place that the agent may write to, or to an "
                 "empty value for none."
             ) from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 3600.0},
-            name="status-socket",
-            daemon=True,
-        )
-        self._thread.start()
+        thread = threading.Thread(target=self._server.serve, name="status-socket", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _make_room(self) -> None:
         """Remove the socket that an agent left behind, and nothing else.
@@ -131,9 +127,10 @@ class LocalServer:
 
     def stop(self) -> None:
         """Stop listening and remove the socket, if it is still this one."""
-        if self._server is not None and self._thread is not None:
-            self._server.shutdown_now()
-            self._thread.join()
+        if self._server is not None:
+            self._server.stop()
+            if self._thread is not None:
+                self._thread.join()
             self._server.server_close()
             with contextlib.suppress(FileNotFoundError):
                 if _identity(self.path) == self._identity:
@@ -166,6 +163,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     def __init__(self, owner: LocalServer) -> None:
         self.owner = owner
         self._free = threading.Semaphore(MAX_CLIENTS)
+        self._stopping = threading.Event()
         super().__init__(str(owner.path), _Handler)
 
     def verify_request(self, _request: Any, _client_address: Any) -> bool:
@@ -187,13 +185,16 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         finally:
             self._free.release()
 
-    def shutdown_now(self) -> None:
-        """Stop `serve_forever` without waiting for its poll, which is long to keep it quiet."""
-        stopper = threading.Thread(target=self.shutdown, name="status-socket-stop", daemon=True)
-        stopper.start()
-        # the wait for clients ends, also where the path leads to another socket by now
+    def serve(self) -> None:
+        """Answer clients until stopped; `serve_forever` would wake up now and then."""
+        while not self._stopping.is_set():
+            self.handle_request()
+
+    def stop(self) -> None:
+        """End `serve`, and the wait for clients in it."""
+        self._stopping.set()
+        # also where the path leads to another socket by now
         self.socket.shutdown(socket.SHUT_RDWR)
-        stopper.join()
 
     def handle_error(self, *_args: Any) -> None:
         LOG.debug("A client of the status socket went away.", exc_info=True)

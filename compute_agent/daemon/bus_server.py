@@ -83,7 +83,11 @@ class BusServer:
                 thread = threading.Thread(
                     target=self._wake, args=(wake_event,), name="wake", daemon=True
                 )
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    LOG.warning("The message bus cannot be checked: %s", error)
+                    return False
                 self._waking = thread, wake_event
             thread, wake_event = self._waking
         thread.join(BROKER_SECONDS)
@@ -117,14 +121,19 @@ def check_broker(bus: Any, topic: str) -> None:
 
 
 def stop_together(servers: Sequence[BusServer]) -> bool:
-    """Stop servers side by side; return False when the broker is gone."""
+    """Stop servers side by side; return False when the broker is gone, or no thread is left."""
     results: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda each=server: results.append(each.stop()), daemon=True)
-        for server in servers
-    ]
-    for thread in threads:
-        thread.start()
+    threads: list[threading.Thread] = []
+    for server in servers:
+        thread = threading.Thread(target=lambda each=server: results.append(each.stop()))
+        thread.daemon = True
+        try:
+            thread.start()
+        except RuntimeError as error:
+            LOG.warning("The message bus is left as it is: %s", error)
+            results.append(False)
+        else:
+            threads.append(thread)
     for thread in threads:
         thread.join()
     return all(results)

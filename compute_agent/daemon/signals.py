@@ -52,6 +52,29 @@ def handle(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[No
         reader.close()
 
 
+@contextlib.contextmanager
+def bounded_stop(
+    stop: threading.Event, seconds: float, on_late: Callable[[], object]
+) -> Iterator[None]:
+    """Call `on_late`, from a thread, where the block goes on for so long after `stop` was set.
+
+    The thread is started at once: when the process is to stop there may be none.
+    """
+    end = threading.Event()
+
+    def watch() -> None:
+        stop.wait()
+        if not end.wait(seconds):
+            on_late()
+
+    threading.Thread(target=watch, name="stop", daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()
+        end.set()
+
+
 def _nothing(_number: int, _frame: object) -> None:
     """Keep the signal from its default action; the thread of `handle` does the work."""
 

@@ -100,7 +100,8 @@ class SchedulerLife:
             signal.SIGHUP: self._reload,
             signal.SIGUSR2: self._dump_state,
         }
-        with signals.handle(handlers):
+        bound = signals.bounded_stop(self._stopping, STOP_SECONDS, self._abandon)
+        with signals.handle(handlers), bound:
             for work in (self._join_the_bus, self._upkeep, self._watchdog):
                 threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
             if not self._bus_settled.wait(BUS_SECONDS):
@@ -257,14 +258,10 @@ class SchedulerLife:
             LOG.info("Stopping; the message bus was never reached")
             return
         LOG.info("Stopping: requests that are being answered are finished first")
-        bound = threading.Timer(STOP_SECONDS, self._abandon)
-        bound.daemon = True
-        bound.start()
         if not self._service.stop():
             # no answer arrives any more, but what was begun is finished
             while self._calls.in_progress():
                 time.sleep(IDLE_POLL_SECONDS)
-        bound.cancel()
 
     def _abandon(self) -> None:
         LOG.warning(

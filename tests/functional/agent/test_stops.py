@@ -15,6 +15,7 @@ import pytest
 
 from compute_agent.agent import agent as agent_module
 from compute_agent.agent.agent import Agent
+from compute_agent.agent.commands import AgentCommands
 from compute_agent.daemon import signals
 from compute_agent.placement.transports.in_process import InProcessTransport
 from tests.functional.agent.in_process import assembled
@@ -29,17 +30,18 @@ class StopScene:
         conf, self.parts = assembled(
             directory,
             InProcessTransport(app),
-            "periodic_fuzzy_delay = 0\n"
-            "compute_driver = tests.functional.agent.scripted_driver.ScriptedDriver\n",
+            "periodic_fuzzy_delay = 0\ntransport_url = fake://\n"
+            "compute_driver = tests.functional.agent.scripted_driver.ScriptedDriver\n"
+            "[compute_agent]\nmetrics_bind = 127.0.0.1:0\n",
         )
         self.driver: Any = self.parts.driver
         self.agent = Agent(conf, self.parts)
         self.pass_may_end = threading.Event()
-        self._lay_out = self.driver.update_provider_tree
+        self.lay_out = self.driver.update_provider_tree
         self.driver.update_provider_tree = self._asked_in_a_pass
 
     def _asked_in_a_pass(self, *arguments: Any) -> None:
-        self._lay_out(*arguments)
+        self.lay_out(*arguments)
         os.kill(os.getpid(), signal.SIGTERM)
         assert self.pass_may_end.wait(PATIENCE), "the pass was not abandoned"
 
@@ -92,3 +94,26 @@ def test_a_driver_that_cannot_let_go_does_not_change_the_status_of_the_end(
     scene.pass_may_end.set()
     assert scene.agent.run() == 0
     assert "the driver cannot give up" in caplog.text
+
+
+def test_a_stop_without_a_free_thread_ends_well_and_leaves_no_socket(
+    scene: StopScene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def announce(commands: AgentCommands, sequence: int) -> dict[str, Any]:
+        """Announce the agent, which is on the bus and was reported by then, and end it."""
+        state = announcement(commands, sequence)
+        monkeypatch.setattr(threading.Thread, "start", no_thread)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return state
+
+    announcement = AgentCommands.announcement
+    monkeypatch.setattr(AgentCommands, "announcement", announce)
+    scene.driver.update_provider_tree = scene.lay_out
+    assert scene.agent.run() == 0
+    assert scene.parts.socket_path is not None
+    assert not scene.parts.socket_path.exists()
+    ours = [record for record in caplog.records if record.name.startswith("compute_agent")]
+    assert [record.message for record in ours if record.exc_info] == []
