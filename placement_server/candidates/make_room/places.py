@@ -170,17 +170,14 @@ class Places:
         self.is_scarce, self.is_whole = False, True
         alike: dict[tuple[ClassPlacements, tuple[int, ...]], list[TreeView]] = {}
         roots = search.eligible.roots
-        if len(roots):
-            for view, placements in search.classes_of(roots[is_allowed[roots]]):
-                alike.setdefault((placements, view.shares), []).append(view)
+        for view, placements in search.classes_of(roots[is_allowed[roots]]):
+            alike.setdefault((placements, view.shares), []).append(view)
         self.groups: list[AlikeTrees] = []
         self._in_tree: dict[int, list[Place]] = {}
         self._made: dict[Spot, Place] = {}
         for (placements, shares), views in alike.items():
             search.tick()
             listed_placements = placements.distinct.some(0, _MOST_PLACEMENTS)
-            if not listed_placements:
-                continue
             self.is_whole &= len(listed_placements) < _MOST_PLACEMENTS
             needs = list(map(self.plan.needs, listed_placements))
             roots = np.array([view.root for view in views])

@@ -98,7 +98,7 @@ def find_order(moves: Sequence[Move], base: Free, look: Callable[[], None]) -> S
         made, candidates = stack[-1]
         for at in candidates:
             further = made | 1 << at
-            if further == made or further in seen:
+            if further in seen:  # or made by now
                 continue
             short = _shortage(moves[at].place.amounts, base, freed)
             if short:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import count
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from placement_server.candidates.limits import Account, SearchEffort
-from placement_server.candidates.make_room import evictions
+from placement_server.candidates.make_room import evictions, places
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.plan import Bounds
 from placement_server.candidates.make_room.question import Question, Room, find_room
@@ -175,11 +176,15 @@ def test_a_search_ends_in_time_and_holds_only_what_it_keeps(
 
 
 def test_a_consumer_moves_where_it_breaks_least() -> None:
-    stocks = {"full": {"VCPU": 4}, "gpu": {"VCPU": 3, "VGPU": 1}, "empty": {"VCPU": 3}}
-    stocks["used"] = {"VCPU": 3}
-    hosts = [Provider(name, None, stock) for name, stock in stocks.items()]
+    stocks = {"gpu": {"VCPU": 3, "VGPU": 1}, "full": {"VCPU": 4}}
+    stocks |= {"empty": {"VCPU": 3, "MEMORY_MB": 9}, "used": {"VCPU": 3}, "whole": {"VCPU": 1}}
     question = Question(CandidateQuery((RequestGroup("", (("VCPU", 4),)),)), Bounds())
-    for others, expected in ({"d": {("used", "VCPU"): 1}}, "used"), ({}, "empty"):
+    for leave_out, others, expected in (
+        ("whole", {"d": {("used", "VCPU"): 1}}, "used"),
+        ("whole", {}, "empty"),
+        ("used", {}, "whole"),
+    ):
+        hosts = [Provider(name, None, stocks[name]) for name in stocks if name != leave_out]
         fleet = Fleet(hosts, {"c": {("full", "VCPU"): 1}, **others})
         index = writer_of(fleet.world()).index
         [plan] = find_room(index, question, fleet.held(), (), Account(), SearchEffort()).plans
@@ -236,16 +241,47 @@ def test_of_many_places_not_each_way_to_have_them_is_tried() -> None:
         assert len({place.root for place in plan.places}) == number
 
 
-@pytest.mark.parametrize(("most", "is_proved"), [(2, False), (5000, True)])
-def test_nothing_is_proved_where_not_each_eviction_was_tried(
-    monkeypatch: pytest.MonkeyPatch, most: int, is_proved: bool
+@pytest.mark.parametrize(
+    ("module", "limit", "most", "is_proved"),
+    [
+        (evictions, "_MOST", 2, False),
+        (evictions, "_MOST", 5000, True),
+        (places, "_MOST_PLACEMENTS", 1, False),
+        (places, "_MOST_PLACEMENTS", 2, True),
+    ],
+)
+def test_nothing_is_proved_where_not_each_eviction_and_placement_was_tried(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, limit: str, most: int, is_proved: bool
 ) -> None:
-    monkeypatch.setattr(evictions, "_MOST", most)
+    monkeypatch.setattr(module, limit, most)
     hosts = [Provider(f"host{number}", None, {"VCPU": 2}) for number in range(4)]
     consumers = {f"g{number}": {(host.name, "VCPU"): 2} for number, host in enumerate(hosts)}
     question = Question(query_of(VCPU=2), Bounds(seconds=600))
     answer = answer_of(question, hosts, consumers)
     assert (answer.plans, answer.is_proved) == ([], is_proved)
+
+
+@pytest.mark.parametrize(
+    ("most", "swap", "order"), [(3, False, "zyx"), (2, False, ""), (2, True, "xy")]
+)
+def test_of_two_that_have_to_change_places_one_waits_until_a_third_has_made_way(
+    most: int, swap: bool, order: str
+) -> None:
+    stocks = {
+        "wanted": {"VCPU": 4, "VGPU": 1},
+        "other": {"VCPU": 2, "VGPU": 1},
+        "spare": {"VCPU": 1},
+    }
+    hosts = [Provider(name, None, stock) for name, stock in stocks.items()]
+    consumers: dict[str, Amounts] = {
+        "x": {("wanted", "VCPU"): 2, ("wanted", "VGPU"): 1},
+        "y": {("other", "VCPU"): 2},
+        "z": {("wanted", "VCPU"): 1},
+    }
+    bounds = Bounds(most_moves=most, swap=swap, seconds=600)
+    answer = answer_of(Question(query_of(VGPU=1), bounds, avoided=("other",)), hosts, consumers)
+    orders = [[answer.holdings.uuids[move.consumer] for move in p.moves] for p in answer.plans]
+    assert (orders, answer.is_proved) == ([[*order]] if order else [], True)
 
 
 def test_what_hosts_share_is_given_once() -> None:
