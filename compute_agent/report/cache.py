@@ -74,7 +74,6 @@ class TreeCache(Struct):
     is_known: bool = False
     refresh_at: float | None = None
     refreshes: int = 0
-    sharing_due: bool = False
     reads_since_sharing: int = 0
     probed_by: str | None = None
     etag: str | None = None

@@ -29,7 +29,7 @@ from compute_agent.report.flush import Flush, FlushReport, log_kept
 from compute_agent.report.plan import plan
 from compute_agent.report.provider_writes import ProviderWrites, remove_tree
 from compute_agent.report.reshape import Reshaper
-from compute_agent.report.steps import KeepProvider, SetAggregates, SetInventories, Step
+from compute_agent.report.steps import KeepProvider, SetInventories, Step
 from compute_agent.report.tree_reader import TreeReader
 
 Consumers = dict[str, dict[str, Any]]
@@ -237,8 +237,6 @@ class ReportClient:
         return report
 
     def _flush(self, cache: TreeCache, steps: Sequence[Step], report: FlushReport) -> None:
-        if any(isinstance(step, SetAggregates) for step in steps):
-            cache.sharing_due = True
         writes = [step for step in steps if not isinstance(step, KeepProvider)]
         is_single = len(writes) == 1 and not isinstance(writes[0], SetInventories)
         if cache.generations_unseen and writes and not is_single:

@@ -113,7 +113,7 @@ class TreeReader(Struct, frozen=True):
             tree.populate_from_iterable(providers, complete_tree_of=cache.root_uuid)
         except ValueError:
             # A name moved to a provider that the cache has elsewhere: start from nothing.
-            before, cache.sharing_due = {}, True
+            before, looks_for_sharing = {}, True
             tree = _tree_of(providers, cache.root_uuid)
         own = [provider["uuid"] for provider in providers]
         # never read: new here, or the hint of a file is outdated
@@ -132,7 +132,7 @@ class TreeReader(Struct, frozen=True):
             needed_uuids.add((root, "aggregates"))
         order = {uuid: place for place, uuid in enumerate(tree.get_provider_uuids())}
         self._read_into(tree, sorted(needed_uuids, key=lambda pair: (order[pair[0]], pair[1])))
-        if looks_for_sharing or cache.sharing_due:
+        if looks_for_sharing:
             self._read_sharing(tree, set(own))
             cache.reads_since_sharing = -1
         self._commit(cache, tree, refresh)
@@ -199,7 +199,7 @@ class TreeReader(Struct, frozen=True):
         if tree is not cache.tree or etag != cache.etag:
             cache.dirty |= etag != cache.etag or tree != cache.tree
             cache.store(tree, etag)
-        cache.is_known, cache.hint, cache.sharing_due = True, False, False
+        cache.is_known, cache.hint = True, False
         cache.reads_since_sharing += 1
 
 
@@ -209,7 +209,7 @@ def _sharing_is_due(cache: TreeCache) -> bool:
     Without an aggregate none reaches the host; the root may have joined one where it moved.
     """
     tree = cache.tree
-    if cache.sharing_due or not cache.is_known:
+    if not cache.is_known:
         return True
     if cache.reads_since_sharing < 1 or not tree.exists(cache.root_uuid):
         return False
