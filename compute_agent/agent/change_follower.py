@@ -68,8 +68,9 @@ class ChangeFollower(Struct, eq=False):
         while not self._stopping.is_set():
             try:
                 pause = self.ask_once()
-            except Exception:
+            except Exception as error:
                 LOG.exception("Following changes in placement failed; again in %.0f s.", WAIT)
+                self.board.feed_is(FeedState.FAILING, repr(error))
                 pause = float(WAIT)
             self._stopping.wait(pause)
 
@@ -116,7 +117,7 @@ class ChangeFollower(Struct, eq=False):
                 error,
             )
         self._after = None
-        self.board.feed_is(FeedState.NOT_OFFERED)
+        self.board.feed_is(FeedState.NOT_OFFERED, str(error))
         return NOT_OFFERED_PAUSE
 
     def _pause_after_failure(self, error: errors.PlacementError) -> float:
@@ -125,5 +126,5 @@ class ChangeFollower(Struct, eq=False):
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures, 10))
         pause *= self.rng.uniform(1 - _JITTER, 1 + _JITTER)
         self._failures += 1
-        self.board.feed_is(FeedState.FAILING)
+        self.board.feed_is(FeedState.FAILING, str(error))
         return max(pause, min(error.retry_after or 0.0, LONGEST_PAUSE))

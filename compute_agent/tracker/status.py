@@ -108,10 +108,12 @@ class FeedStatus(Struct, frozen=True):
 
     :ivar last: the id up to which changes are known.
     :ivar changes: changes of this host's trees, since the start of the process.
+    :ivar why: why they cannot be followed; empty: they can.
     """
 
     state: FeedState = FeedState.OFF
     since: float | None = None
+    why: str = ""
     last: int | None = None
     changes: int = 0
 
@@ -198,8 +200,10 @@ class StatusBoard:
             max_version = max_version or placement.max_version
             self.placement = replace(placement, max_version=max_version)
 
-    def feed_is(self, state: FeedState, *, last: int | None = None, changes: int = 0) -> None:
-        """Note how following changes goes.
+    def feed_is(
+        self, state: FeedState, why: str = "", *, last: int | None = None, changes: int = 0
+    ) -> None:
+        """Record how following changes goes, and why it does not.
 
         :param changes: so many more.
         """
@@ -207,9 +211,8 @@ class StatusBoard:
             feed = self.feed
             if feed.state is not state:
                 feed = replace(feed, state=state, since=time.time())
-            self.feed = replace(
-                feed, last=feed.last if last is None else last, changes=feed.changes + changes
-            )
+            last = feed.last if last is None else last
+            self.feed = replace(feed, why=why, last=last, changes=feed.changes + changes)
 
     def bus_is(self, state: BusState, why: str = "") -> None:
         """Record whether messages go through, and why not."""
@@ -323,6 +326,8 @@ class StatusBoard:
         summary = self._nodes_summary()
         if bus.state in (BusState.REFUSED, BusState.UNREACHABLE):
             summary += f"; message bus {bus.state} since {moment_text(bus.since)}"
+        if self.feed.state is FeedState.FAILING:
+            summary += f"; changes not followed since {moment_text(self.feed.since)}"
         if state_trouble := self.state_trouble:
             summary += f"; state not written since {moment_text(state_trouble.since)}"
         if reload_trouble := self.reload_trouble:

@@ -28,6 +28,7 @@ from compute_agent.manage.doctor import (
 )
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.tracker.status import FeedState
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -109,6 +110,12 @@ def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if (bus := status["bus"])["state"] in (BusState.REFUSED, BusState.UNREACHABLE):
         text = f"its message bus is {bus['state']} since {bus['since']}: {bus['why']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
+    if (feed := status["changes"])["state"] in (FeedState.FAILING, FeedState.NOT_OFFERED):
+        text = (
+            "only periodic passes find changes in placement ([compute_agent]follow_changes): the "
+            f"feed of changes is {feed['state']} since {feed['since']}: {feed['why']}"
+        )
+        yield Diagnosis(Level.WARNING, "running agent", text)
     for node in status["nodes"]:
         if faulty := node["faulty"]:
             text = f"{node['name']} has devices that are marked as broken: {', '.join(faulty)}"

@@ -185,8 +185,10 @@ def _print_status(document: Mapping[str, Any]) -> None:
     print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
     changes = document["changes"]
     if changes["state"] != "off":
+        why = f": {changes['why']}" if changes["why"] else ""
         print(
             f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
+            f"{why}"
         )
     if fault := clock_fault(placement["clock_offset"]):
         print(f"clock      {fault}")

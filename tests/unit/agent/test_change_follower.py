@@ -137,10 +137,15 @@ def test_failures_are_waited_for_longer_each_time_and_it_goes_on_where_it_was(
     assert pauses[4] > 4 * FIRST_PAUSE
     assert 0.5 * LONGEST_PAUSE <= pauses[-1] <= 1.5 * LONGEST_PAUSE
     assert following.state is FeedState.FAILING
+    assert following.board.feed.why in caplog.text
+    assert following.board.feed.why
+    assert "; changes not followed since" in following.board.summary()
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
     following.changed.clear()
     assert following.ask() == [0.0]
     assert following.changed == ["first"]
+    assert following.board.feed.why == ""
+    assert "changes" not in following.board.summary()
     assert {query["after"][0] for query in following.placement.asked()[1:]} == {"4"}
 
 
@@ -154,6 +159,7 @@ def test_a_placement_without_a_feed_is_asked_again_later(status: int) -> None:
     following = FollowerScene(refusal(status), refusal(status), page(3))
     assert following.ask(2) == [NOT_OFFERED_PAUSE] * 2
     assert following.state is FeedState.NOT_OFFERED
+    assert "Asking for changes" in following.board.feed.why
     assert following.changed == []
     following.ask()
     assert following.changed == ["first", "second"]

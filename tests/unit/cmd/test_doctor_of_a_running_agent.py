@@ -17,7 +17,7 @@ from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.manage.diagnosis import Level
 from compute_agent.state.files import StateUnusable
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.status import StatusBoard
+from compute_agent.tracker.status import FeedState, StatusBoard
 
 TROUBLE = Trouble("conflict", "another agent writes it.", time.time(), 3)
 Change = Callable[[StatusBoard], None]
@@ -37,6 +37,10 @@ def in_search(board: StatusBoard) -> None:
 
 def unheard(board: StatusBoard) -> None:
     board.bus_is(BusState.REFUSED, "the password is wrong")
+
+
+def unfollowed(state: FeedState) -> Change:
+    return lambda board: board.feed_is(state, "it answered 500")
 
 
 def not_reloaded(board: StatusBoard) -> None:
@@ -66,6 +70,9 @@ def unwritten(path: Path) -> Change:
         ("unwritten", Level.ERROR, "ledger.json"),
         (not_reloaded, Level.ERROR, "[a]b is wrong"),
         (unheard, Level.ERROR, "the password is wrong"),
+        (unfollowed(FeedState.FAILING), Level.WARNING, "it answered 500"),
+        (unfollowed(FeedState.NOT_OFFERED), Level.WARNING, "only periodic passes find changes"),
+        (unfollowed(FeedState.FOLLOWING), None, ""),
         (lambda board: board.set_node("host1", "u", faulty=["gpu"]), Level.WARNING, "broken: gpu"),
         (disabled(f"{HYPERVISOR}: it is gone"), Level.WARNING, "it is gone"),
         (disabled(f"{BUILDS}: 3 in a row"), Level.WARNING, "3 in a row"),
