@@ -33,6 +33,9 @@ GRACE: Final = 0.2
 PATIENCE: Final = 1.0
 """Seconds for which a request waits at most for ids below what is committed."""
 
+LATE: Final = 30.0
+"""Seconds for which ids may be missing before the log has it."""
+
 LEAP: Final = 100_000
 """A range of more missing ids is a leap: one request changes at most 10,000 trees."""
 
@@ -51,6 +54,7 @@ class Horizon:
         self._lock = threading.Lock()
         self._voiding = threading.Lock()
         self._position: Position | None = None
+        self._is_late = False
 
     def settle(self, begin_wait: Callable[[], None] = lambda: None) -> Position:
         """Return how far the feed is final, with all that is committed before this call.
@@ -84,8 +88,24 @@ class Horizon:
                 self._voiding.release()
             with self._lock:
                 position = self._read()
-        metrics.FEED_LAG.set(time.monotonic() - position.gaps[0].since if position.gaps else 0.0)
+        self._show_lag(position)
         return position
+
+    def _show_lag(self, position: Position) -> None:
+        lag = time.monotonic() - position.gaps[0].since if position.gaps else 0.0
+        metrics.FEED_LAG.set(lag)
+        if position.gaps and lag >= LATE and not self._is_late:
+            self._is_late = True
+            LOG.warning(
+                "The feed of changes has waited %.0f s for change %d, which a transaction may yet "
+                "commit: clients learn of no later change. Have the database list its open "
+                "transactions, and end the one that does nothing any more.",
+                lag,
+                position.gaps[0].start,
+            )
+        elif not position.gaps and self._is_late:
+            self._is_late = False
+            LOG.info("The feed of changes waits for no transaction any more; it goes on.")
 
     def _read(self) -> Position:
         while True:

@@ -5,6 +5,7 @@ Transactions are held open in the middle; what a process knows is its Horizon.
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -97,7 +98,11 @@ def kept_open(store: Store, then: Callable[[], None]) -> str:
 
 
 @pytest.mark.usefixtures("several_writers")
-def test_a_later_id_is_held_back_until_the_smaller_one_is_committed(store: Store) -> None:
+def test_a_later_id_is_held_back_until_the_smaller_one_is_committed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(horizon_module, "LATE", 0.0)
+    caplog.set_level(logging.INFO)
     horizon = Horizon(store)
     start = horizon.settle().settled_id
     later: list[str] = []
@@ -109,7 +114,11 @@ def test_a_later_id_is_held_back_until_the_smaller_one_is_committed(store: Store
             assert (position.settled_id, position.last) == (start, start + 2)
 
     first = kept_open(store, meanwhile)
+    assert f"for change {start + 1}, which" in caplog.text
+    assert "goes on" not in caplog.text
     assert horizon.settle().settled_id == start + 2
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "goes on" in caplog.text
     assert listed(store, start, start + 2) == [first, *later]
     assert voided(store) == []
 
