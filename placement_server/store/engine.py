@@ -198,9 +198,10 @@ def _trace(engine: Engine) -> None:
 
 
 def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:
+    from psycopg import OperationalError
     from psycopg.types.numeric import Int8Dumper
 
-    from placement_server.store.dialects.prepared import PreparedStatements
+    from placement_server.store.dialects.prepared import PreparedStatements, QuickConnection
 
     settings = {
         "lock_timeout": options.lock_timeout,
@@ -215,13 +216,13 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
 
     @event.listens_for(engine, "do_connect")
     def on_do_connect(
-        dialect: Any, _record: object, arguments: Sequence[Any], keywords: dict[str, Any]
+        _dialect: object, _record: object, arguments: Sequence[Any], keywords: dict[str, Any]
     ) -> Any:
         # to wait for the database takes a descriptor, for which the driver has no error of its own
         try:
-            return dialect.connect(*arguments, **keywords)
+            return QuickConnection.connect(*arguments, **keywords)
         except OSError as error:
-            raise dialect.loaded_dbapi.OperationalError(str(error)) from error
+            raise OperationalError(str(error)) from error
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, record: ConnectionPoolEntry) -> None:

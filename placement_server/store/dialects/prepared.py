@@ -1,9 +1,9 @@
 """Frequent statements of PostgreSQL, executed by libpq as psycopg hands it out.
 
 A cursor of psycopg composes each execution again: of a read this is a sixth of the server's CPU,
-and of a claim a twelfth. What is prepared here is executed by one call of `psycopg.pq`; values go
-through psycopg's own adaptation, and errors are psycopg's. Without this module all goes through
-cursors, as what is not prepared here does.
+and of a claim a seventh. What is prepared here is executed by one call of `psycopg.pq`, and so are
+BEGIN before it and COMMIT; values go through psycopg's own adaptation, and errors are psycopg's.
+Without this module all goes through cursors, as what is not prepared here does.
 
 psycopg deallocates all prepared statements of a connection after a ROLLBACK, and so those that it
 does not know of; they are forgotten here then. Of any other loss, as by a pool of connections
@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, Final
 
 import psycopg
-from psycopg import abc, pq
+from psycopg import IsolationLevel, abc, pq
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 
@@ -32,6 +32,7 @@ _PLACE: Final = re.compile(r"%s|%\((\w+)\)s")
 """The place of a value; its name, where values come by name."""
 
 # Made once: an enumeration takes its time.
+_IDLE: Final = int(pq.TransactionStatus.IDLE)
 _IN_TRANSACTION: Final = int(pq.TransactionStatus.INTRANS)
 _DONE: Final = frozenset({int(pq.ExecStatus.COMMAND_OK), int(pq.ExecStatus.TUPLES_OK)})
 
@@ -78,6 +79,19 @@ class PreparedStatement:
         return rows
 
 
+class QuickConnection(psycopg.Connection[Any]):
+    """A connection that commits by one call, as `PreparedStatements` begin by one."""
+
+    def commit(self) -> None:
+        """Commit the transaction, if there is one.
+
+        :raises psycopg.Error: the database refused it.
+        """
+        with self.lock:
+            if self.pgconn.transaction_status != _IDLE:
+                _run(self, b"COMMIT")
+
+
 class PreparedStatements:
     """The statements that one connection has prepared. As little thread safe as a cursor."""
 
@@ -87,11 +101,13 @@ class PreparedStatements:
         self._statements: dict[str, PreparedStatement] = {}
         self._uses: dict[str, int] = {}
         self._numbers = count()
+        self._level: IsolationLevel | None = None
+        self._begin = b"BEGIN"
 
     def execute(self, statement: str, values: Any) -> PreparedStatement | None:
         """Execute a statement that is prepared; None where a cursor is to execute it.
 
-        A cursor also begins a transaction, with its first statement.
+        The first statement of a transaction begins it, as it does with a cursor.
 
         :raises psycopg.Error: the database refused it.
         """
@@ -100,20 +116,26 @@ class PreparedStatements:
             self._prepare_when_frequent(statement, values)
             return None
         pgconn, transformer = self._pgconn, prepared.transformer
-        is_in_transaction = pgconn.transaction_status == _IN_TRANSACTION
-        if not (is_in_transaction or self._connection.autocommit):
+        status = pgconn.transaction_status
+        if status != _IDLE and status != _IN_TRANSACTION:
             return None
         if prepared.names:
             values = [values[name] for name in prepared.names]
         parameters: Any = transformer.dump_sequence(values, prepared.formats)
         if transformer.types != prepared.types:
             return None
+        begins = status == _IDLE and not self._connection.autocommit
+        if begins:
+            self._begin_transaction()
         result = pgconn.exec_prepared(prepared.name, parameters, transformer.formats)
         if result.status not in _DONE:
-            error = self._error(result)
+            error = _error(self._connection, result)
             if isinstance(error, InvalidSqlStatementName):
                 self.forget()
-                if not is_in_transaction:
+                if status == _IDLE:
+                    if begins:
+                        # nothing was done in it, and a cursor begins another one
+                        _run(self._connection, b"ROLLBACK")
                     return None
             raise error
         prepared.result = result
@@ -144,8 +166,24 @@ class PreparedStatements:
         name = b"frequent_%d" % next(self._numbers)
         result = self._pgconn.prepare(name, text.encode(), transformer.types)
         if result.status not in _DONE:
-            raise self._error(result)
+            raise _error(self._connection, result)
         self._statements[statement] = PreparedStatement(name, names, transformer, formats)
 
-    def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
-        return error_from_result(result, encoding=self._connection.info.encoding)
+    def _begin_transaction(self) -> None:
+        """Begin a transaction as psycopg does: by the level of the connection."""
+        level = self._connection.isolation_level
+        if level is not self._level:
+            self._level = level
+            name = f" ISOLATION LEVEL {level.name.replace('_', ' ')}" if level else ""
+            self._begin = f"BEGIN{name}".encode()
+        _run(self._connection, self._begin)
+
+
+def _run(connection: psycopg.Connection[Any], command: bytes) -> None:
+    result = connection.pgconn.exec_(command)
+    if result.status not in _DONE:
+        raise _error(connection, result)
+
+
+def _error(connection: psycopg.Connection[Any], result: pq.abc.PGresult) -> psycopg.Error:
+    return error_from_result(result, encoding=connection.info.encoding)

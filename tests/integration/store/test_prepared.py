@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.plain import PlainSelect
+from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
@@ -137,6 +138,62 @@ def test_a_frequent_first_statement_of_a_write_is_part_of_it(store: Store) -> No
     assert not count_of_traits(store, "CUSTOM_ROLLED_BACK")
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "read committed"])
+def test_a_frequent_first_statement_begins_a_transaction_of_the_level_of_its_engine(
+    store: Store, level: str
+) -> None:
+    text = "SELECT name FROM traits WHERE name = %s"
+    run: Any = store.read if level == "repeatable read" else store.write
+
+    def read_twice(tx: ReadTransaction, name: str) -> list[bool]:
+        found = [bool(plain.rows(tx.connection, text, (name,)))]
+        ((actual,),) = plain.rows(tx.connection, "SHOW transaction_isolation", ())
+        assert actual == level
+        with store.engine.begin() as other:
+            other.exec_driver_sql(INSERT, (name,))
+        return [*found, bool(plain.rows(tx.connection, text, (name,)))]
+
+    for number in range(TIMES):
+        name = f"CUSTOM_{level.upper().replace(' ', '_')}_{number}"
+        assert run(read_twice, name) == [False, level == "read committed"]
+    assert run(lambda tx: prepared_names(tx.connection))
+
+
+def test_a_commit_that_is_refused_leaves_nothing_and_ends_its_transaction(store: Store) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE checked_late (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)"
+        )
+
+    def write(tx: WriteTransaction, number: int) -> None:
+        tries.append(number)
+        plain.count(tx.connection, "INSERT INTO checked_late VALUES (%s)", (number,))
+
+    tries: list[int] = []
+    for number in range(TIMES):
+        store.write(write, number)
+    tries.clear()
+    with pytest.raises(ConcurrentUpdate):
+        store.write(write, 0)
+    assert len(tries) > 1
+    store.write(write, TIMES)
+    count = "SELECT count(*) FROM checked_late"
+    assert store.read(lambda tx: plain.rows(tx.connection, count, ())) == [(TIMES + 1,)]
+
+
+def test_a_write_on_a_connection_that_broke_is_repeated_on_another(store: Store) -> None:
+    def write(tx: WriteTransaction, name: str) -> int:
+        insert(tx, name)
+        return int(plain.rows(tx.connection, "SELECT pg_backend_pid()", ())[0][0])
+
+    backends = {store.write(write, f"CUSTOM_WHOLE_{number}") for number in range(TIMES)}
+    assert len(backends) == 1
+    ended = "SELECT pg_terminate_backend(%s::integer, 30000)"
+    assert store.read(lambda tx: plain.rows(tx.connection, ended, (*backends,))[0][0])
+    assert store.write(write, "CUSTOM_BROKEN") not in backends
+    assert count_of_traits(store, "CUSTOM_BROKEN") == 1
+
+
 def test_a_write_after_one_that_was_rolled_back_is_made_at_the_first_try(store: Store) -> None:
     store.write(insert, *(f"CUSTOM_BEFORE_{number}" for number in range(TIMES)))
     with pytest.raises(LookupError):
@@ -159,13 +216,18 @@ def test_statements_that_somebody_else_deallocated_are_executed(store: Store) ->
     store.read_single(lambda tx: tx.connection.exec_driver_sql("DEALLOCATE ALL"))
     assert store.read_single(inventory_rows.of_provider, uuid) == (0, {})
 
+    tries: list[str] = []
+
     def write(tx: WriteTransaction, name: str) -> None:
+        tries.append(name)
         insert(tx, f"{name}_1", f"{name}_2")
 
     for number in range(TIMES):
         store.write(write, f"CUSTOM_KEPT_{number}")
     store.write(lambda tx: tx.connection.exec_driver_sql("DEALLOCATE ALL"))
+    tries.clear()
     store.write(write, "CUSTOM_LOST")
+    assert len(tries) == 1
     assert count_of_traits(store, "CUSTOM_LOST_2") == 1
 
 
