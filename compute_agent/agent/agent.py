@@ -72,6 +72,7 @@ class Agent:
         self._reload = threading.Event()
         self._exit_code = ExitCode.ASKED_TO_STOP
         self._ready = False
+        self._is_asked_to_stop = False
         self._schedule = PassSchedule(time.monotonic)
         self.tracker: ResourceTracker = parts.tracker(wait=self._stop.wait)
         self._claims = parts.claims(self.tracker)
@@ -246,9 +247,10 @@ class Agent:
         self._pass_now("a change in placement", node)
 
     def _asked_to_stop(self) -> None:
-        if self._stop.is_set():
+        if self._is_asked_to_stop:
             LOG.warning("Asked to stop a second time: the running pass is abandoned.")
             signals.exit_at_once(int(self._exit_code))
+        self._is_asked_to_stop = True
         LOG.info("Asked to stop; a running pass is finished first.")
         self._begin_stop()
 

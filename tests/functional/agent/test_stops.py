@@ -18,6 +18,8 @@ from compute_agent.agent.agent import Agent
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.daemon import signals
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.pass_attempt import PassResult
 from tests.functional.agent.in_process import assembled
 
 PATIENCE = 30.0
@@ -81,6 +83,30 @@ def test_a_stop_is_bounded_whatever_the_driver_does_when_it_is_asked_to_give_up(
     scene.driver.stop_waiting = faults[fault]
     assert scene.agent.run() == 0
     assert abandoned == [0]
+
+
+def test_only_the_second_request_to_stop_abandons_a_pass_also_after_a_fatal_one(
+    scene: StopScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandoned: list[int] = []
+    abandoned_at: list[int] = []
+
+    def receive_stop() -> None:
+        asked_to_stop()
+        abandoned_at.append(len(abandoned))
+        asked_to_stop()
+        scene.pass_may_end.set()
+
+    def end_fatally(*arguments: Any) -> None:
+        scene.agent._fatal(PassResult(False, 0.0, exit_code=ExitCode.RESHAPE_FAILED))
+        lay_out(*arguments)
+
+    asked_to_stop, lay_out = scene.agent._asked_to_stop, scene.driver.update_provider_tree
+    monkeypatch.setattr(signals, "exit_at_once", abandoned.append)
+    monkeypatch.setattr(scene.agent, "_asked_to_stop", receive_stop)
+    scene.driver.update_provider_tree = end_fatally
+    assert scene.agent.run() == int(ExitCode.RESHAPE_FAILED)
+    assert (abandoned_at, abandoned) == ([0], [int(ExitCode.RESHAPE_FAILED)])
 
 
 def test_a_driver_that_cannot_let_go_does_not_change_the_status_of_the_end(
