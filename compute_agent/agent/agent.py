@@ -311,8 +311,7 @@ class Agent:
             if self._parts.shared_disk is not None:
                 self._parts.shared_disk.after_pass(node, uuid, result.facts)
             self._look_for_builds()
-        if self._ready:
-            self._manager.status(self._parts.board.summary())
+        self._manager.status(self._parts.board.summary())
         return result
 
     def _end_first_pass(self, node: str) -> None:

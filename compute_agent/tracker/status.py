@@ -343,6 +343,13 @@ class StatusBoard:
             return f"the nodes of this host cannot be found: {search_trouble.what}"
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
+        if waiting := [node.name for node in nodes if node.startup]:
+            named_nodes = first_of(waiting, NODES_NAMED)
+            reported_count = len(nodes) - len(waiting)
+            return (
+                f"{reported_count} of {len(nodes)} node(s) reported; waiting for the first pass of "
+                f"{named_nodes}"
+            )
         return f"{len(nodes)} node(s) reported"
 
     def start_summary(self) -> str:

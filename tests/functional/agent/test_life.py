@@ -255,6 +255,7 @@ def test_the_service_manager_is_told_ready_reloading_stopping_and_fed(
                 if word in manager.recv(4096):
                     return True
 
+        assert heard(b"STATUS=0 of 1 node(s) reported; waiting for the first pass of ")
         assert heard(b"READY=1")
         assert agent.node()["last_success"]
         assert heard(b"WATCHDOG=1")

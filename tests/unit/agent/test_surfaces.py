@@ -68,6 +68,13 @@ def test_the_summary_names_the_trouble(board):
     assert "the driver failed" in board.summary()
 
 
+def test_the_summary_names_the_nodes_whose_first_pass_is_waited_for(board):
+    board.set_node("host2", UUID)
+    assert board.summary() == "1 of 2 node(s) reported; waiting for the first pass of host2"
+    board.set_node("host2", UUID, startup=False)
+    assert board.summary() == "2 node(s) reported"
+
+
 @contextmanager
 def serving(path, commands=None, **options):
     """The path of a socket that is served."""
