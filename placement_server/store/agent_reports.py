@@ -40,7 +40,8 @@ OUTAGE_LOG_SECONDS: Final = 60.0
 
 _C: Final = agent_reports.c
 _P: Final = resource_providers.c
-_ROOTS: Final = select(_P.uuid).where(among(_P.uuid, "uuids"), _P.parent_provider_id.is_(None))
+# With a condition on the parent SQLite walks all roots.
+_PARENTS: Final = select(_P.uuid, _P.parent_provider_id).where(among(_P.uuid, "uuids"))
 _ROWS: Final = select(
     _C.root_provider_uuid, _P.name, _C.reported_at, _C.silent_at, _C.document
 ).join_from(agent_reports, resource_providers, _P.uuid == _C.root_provider_uuid)
@@ -82,7 +83,8 @@ class StoredReport(Struct, frozen=True):
 
 def write(tx: WriteTransaction, reports: Mapping[str, AgentReport]) -> None:
     """Replace the reports of hosts, given by the uuid of their root; others are left out."""
-    roots = {uuid for (uuid,) in tx.execute_among(_ROOTS, "uuids", reports)}
+    parents = tx.execute_among(_PARENTS, "uuids", reports)
+    roots = {uuid for uuid, parent_id in parents if parent_id is None}
     tx.count_among("DELETE FROM agent_reports WHERE root_provider_uuid ", roots)
     rows = [
         {
