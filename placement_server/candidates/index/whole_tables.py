@@ -11,6 +11,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
@@ -41,7 +42,7 @@ def read(tx: ReadTransaction) -> WholeTables:
     with _collection_paused():
         roots, left_out = _append_providers(columns, snapshot.provider_rows(tx))
         slots = _Slots(columns.provider_id.view())
-        _append_inventories(columns, slots, snapshot.inventory_rows(tx))
+        _append_inventories(columns, slots, _inventories(tx))
         if tx.batches.comma_list:
             _append_joined_traits(columns, slots, snapshot.joined_trait_rows(tx))
         else:
@@ -139,11 +140,15 @@ _INVENTORY = np.dtype(
 )
 
 
-def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
-    if not rows:
-        columns.inventory_start.extend(np.zeros(slots.count, dtype=np.int64))
-        return
-    table = np.fromiter(rows, dtype=_INVENTORY, count=len(rows))
+def _inventories(tx: ReadTransaction) -> npt.NDArray[Any]:
+    packed = snapshot.packed_inventories(tx)
+    if packed is not None:
+        return np.frombuffer(packed, dtype=_INVENTORY.newbyteorder(">")).astype(_INVENTORY)
+    rows = snapshot.inventory_rows(tx)
+    return np.fromiter(rows, dtype=_INVENTORY, count=len(rows))
+
+
+def _append_inventories(columns: Columns, slots: _Slots, table: npt.NDArray[Any]) -> None:
     shown_capacity = (table["total"] - table["reserved"]) * table["ratio"]
     capacity = table["capacity"].clip(-CAPACITY_BOUND, CAPACITY_BOUND)
     stored = table["min"], table["max"], table["step"], capacity, shown_capacity, table["used"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
@@ -193,6 +193,18 @@ class Batches:
         if len(values) > self.listed:
             return "IN (SELECT value FROM json_each(?))", (json.dumps(values),)
         return f"IN ({', '.join([self.mark] * len(values))})", tuple(values)
+
+    def packed(self, table: str, columns: Mapping[str, type], group: str) -> str | None:
+        """Return a statement for the rows of a whole table as bytes; None: there is none.
+
+        All its values together have eight bytes for each number, the most significant first, row
+        after row in any order.
+
+        :param columns: each `int` or `float`, and never NULL.
+        :param group: a column, for each value of which there is one value of bytes.
+        """
+        del table, columns, group
+        return None
 
     def many(self, values: Sequence[Value]) -> object:
         """Return the parameter for a list of values in a condition of `among`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import threading
 import uuid
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import sqlalchemy as sa
 
 from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.follower import IndexFollower
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.writer import IndexWriter
 from placement_server.store import resource_classes
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ChangeRow
@@ -21,7 +24,8 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.known_owners import KnownOwners
 from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.store import Store
-from placement_server.store.tables import changes
+from placement_server.store.tables import changes, resource_providers
+from placement_server.store.tables import inventories as stored_inventories
 from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
 from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import claim, create, restock
@@ -158,6 +162,52 @@ def test_a_transaction_is_never_seen_by_half(store: Store) -> None:
         done.set()
         reader.join()
     assert halves == []
+
+
+def test_the_first_reading_of_whole_tables_is_that_of_all_trees_one_by_one(store: Store) -> None:
+    def read(tx: ReadTransaction) -> Index:
+        ids = tx.execute(sa.select(resource_providers.c.root_provider_id)).scalars().all()
+        trees = snapshot.trees(tx, set(ids))
+        return IndexWriter(snapshot.names(tx), [tree for tree in trees.values() if tree]).index
+
+    def shown(index: Index) -> list[Any]:
+        slots = [index.slot_of(row.uuid) for tree in index.trees() for row in tree.providers]
+        return [
+            list(index.trees()),
+            [list(index.usage(slot)) for slot in slots if slot is not None],
+        ]
+
+    assert shown(IndexFollower(store).index()) == shown(store.read(read)) == [[], []]
+    draw = random.Random(11)
+    numbers = (0, 1, 2, 255, 65_536, 2**31 - 1)
+    rows = []
+    for host in [create(store) for _ in range(12)]:
+        names = [host, *(create(store, parent=host) for _ in range(draw.choice((0, 0, 3))))]
+        for name, class_id in itertools.product(names, draw.sample(range(12), 5)):
+            total, reserved, used = draw.choice(numbers), draw.choice(numbers), draw.choice(numbers)
+            ratio, most = draw.choice((0.1, 1.0, 1e-5, 16.0, 1 / 3, 3e4)), draw.choice((1, 2**30))
+            rows.append(
+                {
+                    "resource_provider_id": store.read(providers.get, name).id,
+                    "resource_class_id": class_id,
+                    "total": total,
+                    "reserved": reserved,
+                    "min_unit": draw.choice(numbers[1:]),
+                    "max_unit": draw.choice(numbers[1:]),
+                    "step_size": draw.choice(numbers[1:]),
+                    "allocation_ratio": ratio,
+                    "capacity": most * (total - reserved),
+                    "used": most * used,
+                }
+            )
+    assert shown(IndexFollower(store).index()) == shown(store.read(read))
+    with store.engine.begin() as connection:
+        connection.execute(sa.insert(stored_inventories), rows)
+    index = IndexFollower(store).index()
+    assert shown(index) == shown(store.read(read))
+    assert sum(len(row.inventories) for tree in index.trees() for row in tree.providers) == len(
+        rows
+    )
 
 
 def test_only_the_trees_that_changed_are_read(store: Store) -> None:
