@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import event
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
+from placement_server.store.engine import connection_limit
 from placement_server.store.store import Store
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -144,8 +145,7 @@ def observe_pools(store: Store) -> None:
         if isinstance(pool, QueuePool):
             # Connections of the start are open already, one of them perhaps kept for writes.
             POOL_OPEN.inc(pool.checkedin() + pool.checkedout())
-            if pool._max_overflow >= 0:
-                POOL_LIMIT.inc(pool.size() + pool._max_overflow)
+            POOL_LIMIT.inc(connection_limit(pool) or 0)
 
 
 def _on_checkout(_connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:

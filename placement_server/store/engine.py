@@ -273,6 +273,13 @@ KEPT_FOR: Final = 10.0
 _Result = TypeVar("_Result")
 
 
+def connection_limit(pool: QueuePool) -> int | None:
+    """Return the maximum number of connections of a pool; None: there is no limit."""
+    # SQLAlchemy shows all of a pool but this
+    overflow = pool._max_overflow
+    return None if overflow < 0 else pool.size() + overflow
+
+
 class KeptConnection:
     """One connection that is used by one caller after the other. Thread safe.
 
@@ -329,9 +336,10 @@ class KeptConnection:
 
     def _pool_has_more(self) -> bool:
         pool = self._engine.pool
-        return isinstance(pool, QueuePool) and (
-            pool._max_overflow < 0 or pool.overflow() < pool._max_overflow or pool.checkedin() > 0
-        )
+        if not isinstance(pool, QueuePool):
+            return False
+        limit = connection_limit(pool)
+        return limit is None or pool.checkedout() < limit
 
     def _return_to_pool(self) -> None:
         connection, self._connection = self._connection, None
