@@ -58,7 +58,7 @@ class Certificate(Struct, frozen=True):
         return datetime.fromtimestamp(ssl.cert_time_to_seconds(self._fields()[field]), UTC)
 
     def _fields(self) -> dict[str, Any]:
-        # without a connection Python decodes a certificate in no other way
+        # SSLContext.get_ca_certs leaves out what is not of an authority, and there is no other way
         fields: dict[str, Any] = _ssl._test_decode_cert(str(self.path))  # type: ignore[attr-defined]
         return fields
 
