@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import re
@@ -12,8 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from oslo_config import cfg
 from oslo_context import context
@@ -36,6 +36,7 @@ _OPTIONS: Final = (
 """What may make a log impossible."""
 
 _NAME: Final = re.compile(r"%\((\w+)\)")
+_FIELD: Final = re.compile(r"%%|%\((?P<name>[^)]*)\)[^a-zA-Z%]*[hlL]?[a-zA-Z%]")
 TRY_AGAIN: Final = signal.SIGURG
 """Signal at which a thread that waits for a log tries again; it needs a handler, whichever."""
 
@@ -60,11 +61,11 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         identity = conf.logging_user_identity_format
         self._identity_names = _NAME.findall(identity)
 
-        @functools.lru_cache(maxsize=128)
+        @lru_cache(maxsize=128)
         def identity_text(*values: object) -> str:
             return str(identity % dict(zip(self._identity_names, values, strict=True)))
 
-        @functools.lru_cache(maxsize=1)
+        @lru_cache(maxsize=1)
         def time_text(second: int) -> str:
             return time.strftime(self.datefmt, self.converter(second))
 
@@ -72,17 +73,13 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         self._time_text = time_text
 
     def format(self, record: logging.LogRecord) -> str:
-        return str(super().format(record)) if record.exc_info else self._line(record)
-
-    def _line(self, record: logging.LogRecord) -> str:
-        shown = {**_EMPTY, **vars(record), "project": self.project, "version": self.version}
-        request = shown.get("context") or context.get_current()
-        if request:
-            values = request.get_logging_values()
-            shown.update(values)
-            shown["user_identity"] = self._identity_text(
-                *[values.get(name) or "-" for name in self._identity_names]
-            )
+        if type(record) is WrittenLines:
+            return record.getMessage()
+        if record.exc_info:
+            return str(super().format(record))
+        shown = self._shown(record)
+        if request := shown.get("context") or context.get_current():
+            shown.update(self._values(request))
         line = self._format_of_requests if shown.get("request_id") else self._format_of_others
         if record.levelno == logging.DEBUG and (suffix := self.conf.logging_debug_format_suffix):
             line = f"{line} {suffix}"
@@ -100,6 +97,58 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         if record.exc_text or record.stack_info:
             return "\n".join(filter(None, (text, record.exc_text, record.stack_info)))
         return text
+
+    def lines(
+        self,
+        record: logging.LogRecord,
+        events: Iterable[tuple[float, context.RequestContext, tuple[object, ...]]],
+    ) -> list[str]:
+        """Return the line of each event, as `format` returns it for a record of its own.
+
+        :param record: what the records of all events have in common, above DEBUG.
+        :param events: times, requests of one class, and arguments of each message.
+        :raises KeyError: the format shows something else that each record has of its own.
+        """
+        common = self._shown(record)
+        line, lines = "", []
+        for happened_at, request, args in events:
+            shown = self._values(request)
+            shown["message"] = record.msg % args
+            shown["msecs"] = milliseconds(happened_at)
+            if self.datefmt:
+                shown["asctime"] = self._time_text(int(happened_at))
+            if not line:
+                for name in (*shown, "args", "created", "relativeCreated"):
+                    common.pop(name, None)
+                line = _FIELD.sub(partial(_fill_in, common), self._format_of_requests)
+            lines.append(line % shown)
+        return lines
+
+    def _shown(self, record: logging.LogRecord) -> dict[str, Any]:
+        return {**_EMPTY, **vars(record), "project": self.project, "version": self.version}
+
+    def _values(self, request: context.RequestContext) -> dict[str, Any]:
+        values: dict[str, Any] = request.get_logging_values()
+        values["user_identity"] = self._identity_text(
+            *[values.get(name) or "-" for name in self._identity_names]
+        )
+        return values
+
+
+def _fill_in(values: Mapping[str, Any], field: re.Match[str]) -> str:
+    """Return the text of a field of a format, in a format; the field where it has no value."""
+    if field["name"] not in values:
+        return field[0]
+    return str(field[0] % values).replace("%", "%%")
+
+
+class WrittenLines(logging.LogRecord):
+    """A record whose message is written as it is: lines that `Lines.lines` has returned."""
+
+
+def milliseconds(moment: float) -> float:
+    """Return the milliseconds of a moment as a record has them."""
+    return int(moment % 1 * 1000) + 0.0
 
 
 def set_up(conf: cfg.ConfigOpts, program: str, failure: type[Exception]) -> None:
@@ -125,7 +174,7 @@ def set_up(conf: cfg.ConfigOpts, program: str, failure: type[Exception]) -> None
     for handler in logging.getLogger().handlers:
         if type(handler.formatter) is formatters.ContextFormatter:
             handler.setFormatter(lines)
-        handler.handleError = functools.partial(  # type: ignore[method-assign]
+        handler.handleError = partial(  # type: ignore[method-assign]
             _report_error, handler.handleError
         )
 

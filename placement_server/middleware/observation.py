@@ -1,4 +1,4 @@
-"""Observation of requests: their ids, the request log, metrics, and answers to all other errors."""
+"""Observation of requests: their ids, when they are logged, and answers to all other errors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from multiprocessing import util
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from oslo_context import context
-from prometheus_client import Counter, Histogram
 
 from placement_server import errors
 from placement_server.api.request import (
@@ -24,20 +23,13 @@ from placement_server.api.request import (
     shown_uri,
 )
 from placement_server.api.response import Headers
-from placement_server.metrics import metrics
+from placement_server.middleware import request_log
+from placement_server.middleware.request_log import Answer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 LOG = logging.getLogger(__name__)
-
-REQUEST_LOG = logging.getLogger("placement_server.requestlog")
-"""Operators filter and scrape by this name."""
-
-_LINE: Final = '%s "%s %s" status: %s len: %s microversion: %s'
-
-_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
-"""All other methods, which a client may make up, are one in the metrics."""
 
 _DELAY: Final = 0.02
 """Seconds that an answer waits for others which are logged with it."""
@@ -92,7 +84,7 @@ class Observation:
             start_and_record(new_status, new_headers)
             chunks = [body]
         ANSWERS.add(
-            _Answer(
+            Answer(
                 log_context,
                 environ.get("REMOTE_ADDR", "-"),
                 environ["REQUEST_METHOD"],
@@ -121,13 +113,9 @@ class _Context(context.RequestContext):  # type: ignore[misc]
     def get_logging_values(self) -> dict[str, Any]:
         """Return what formats of lines may name."""
         return {
-            **_LOGGING_VALUES,
+            **_values_of_user(self.user_id, self.project_id),
             "request_id": self.request_id,
             "global_request_id": self.global_request_id,
-            "user": self.user_id,
-            "project": self.project_id,
-            "project_id": self.project_id,
-            "user_identity": f"{self.user_id or '-'} {self.project_id or '-'} - - -",
         }
 
 
@@ -141,19 +129,16 @@ class _LooseContext(context.RequestContext):  # type: ignore[misc]
 _LOGGING_VALUES: Final = _LooseContext().get_logging_values()
 
 
-class _Answer(NamedTuple):
-    """What the log and the metrics show of a request that was answered."""
-
-    log_context: _Context
-    client: str
-    method: str
-    uri: str
-    route: str
-    version: str
-    status: str
-    headers: Headers
-    seconds: float
-    answered_at: float
+@functools.lru_cache(maxsize=128)
+def _values_of_user(user_id: str | None, project_id: str | None) -> dict[str, Any]:
+    identity = f"{user_id or '-'} {project_id or '-'} - - -"
+    return {
+        **_LOGGING_VALUES,
+        "user": user_id,
+        "project": project_id,
+        "project_id": project_id,
+        "user_identity": identity,
+    }
 
 
 class Answers:
@@ -168,19 +153,19 @@ class Answers:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._answers: deque[_Answer] = deque()
+        self._answers: deque[Answer] = deque()
         self._last_answer = 0.0
         self._are_any = threading.Event()
         self._recording = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, answer: _Answer) -> None:
+    def add(self, answer: Answer) -> None:
         """Leave an answer to the thread, unless it is the only one for the moment."""
         is_alone = answer.answered_at - self._last_answer > _DELAY and not self._answers
         self._last_answer = answer.answered_at
         if is_alone or len(self._answers) >= _MOST_ANSWERS:
             # never those of others, which a slow log may take long for
-            _record(answer)
+            request_log.record([answer])
             return
         self._answers.append(answer)
         if not self._are_any.is_set():
@@ -200,8 +185,8 @@ class Answers:
         """
         if self._recording.acquire(timeout=patience):
             try:
-                for _ in range(len(self._answers)):
-                    _record(self._answers.popleft())
+                take = self._answers.popleft
+                request_log.record([take() for _ in range(len(self._answers))])
             finally:
                 self._recording.release()
 
@@ -221,40 +206,3 @@ class Answers:
 
 
 ANSWERS: Final = Answers()
-
-
-# As many as there are series: to look them up takes longer than to count.
-@functools.cache
-def _series(method: str, route: str, status: str) -> tuple[Counter, Histogram]:
-    return (
-        metrics.REQUESTS.labels(method, route, status),
-        metrics.REQUEST_SECONDS.labels(method, route),
-    )
-
-
-def _record(answer: _Answer) -> None:
-    method = answer.method if answer.method in _METHODS else "other"
-    requests, request_seconds = _series(method, answer.route, answer.status)
-    requests.inc()
-    request_seconds.observe(answer.seconds)
-    if REQUEST_LOG.isEnabledFor(logging.INFO):
-        _log(answer)
-
-
-def _log(answer: _Answer) -> None:
-    length = "-"
-    # it is among the last
-    for name, value in reversed(answer.headers):
-        if name.lower() == "content-length":
-            length = value
-            break
-    values = (answer.client, answer.method, answer.uri, answer.status, length, answer.version)
-    answer.log_context.update_store()
-    # without the search for the caller
-    record = REQUEST_LOG.makeRecord(
-        REQUEST_LOG.name, logging.INFO, __file__, 0, _LINE, values, None
-    )
-    record.relativeCreated -= (record.created - answer.answered_at) * 1000
-    record.created = answer.answered_at
-    record.msecs = int(answer.answered_at % 1 * 1000) + 0.0
-    REQUEST_LOG.handle(record)

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from oslo_context import context
 
-from placement_server.middleware import monitoring, observation
+from placement_server.metrics import metrics
+from placement_server.middleware import monitoring, observation, request_log
 from placement_server.middleware.observation import ANSWERS
+from placement_server.middleware.request_log import REQUEST_LOG
 from placement_server.store.changes import snapshot
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.transaction import ReadTransaction
@@ -273,12 +275,12 @@ def full_log() -> Iterator[None]:
     def wait(_record: logging.LogRecord) -> bool:
         return go_on.wait(60)
 
-    observation.REQUEST_LOG.addFilter(wait)
+    REQUEST_LOG.addFilter(wait)
     try:
         yield
     finally:
         go_on.set()
-        observation.REQUEST_LOG.removeFilter(wait)
+        REQUEST_LOG.removeFilter(wait)
 
 
 def test_requests_wait_for_a_log_that_takes_no_more(
@@ -359,7 +361,7 @@ def test_an_answer_that_comes_while_others_are_logged_is_logged_without_another(
         is_logging.set()
         return True
 
-    observation.REQUEST_LOG.addFilter(tell)
+    REQUEST_LOG.addFilter(tell)
     try:
         with full_log():
             api.get("/traits")
@@ -367,27 +369,62 @@ def test_an_answer_that_comes_while_others_are_logged_is_logged_without_another(
             api.get("/usages")
         eventually(lambda: "GET /usages" in caplog.text, "the line is written")
     finally:
-        observation.REQUEST_LOG.removeFilter(tell)
+        REQUEST_LOG.removeFilter(tell)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_answers_are_logged_after_one_that_cannot_be(
-    api: Client, caplog: pytest.LogCaptureFixture, answers_of_one_moment: observation.Answers
-) -> None:
+@pytest.fixture
+def failing_filter() -> Iterator[Callable[[logging.LogRecord], bool]]:
+    """A filter of an operator that fails at each line."""
+
     def fail(_record: logging.LogRecord) -> bool:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("of this filter")
 
-    observation.REQUEST_LOG.addFilter(fail)
-    try:
+    request_log._reported_errors.forget()
+    REQUEST_LOG.addFilter(fail)
+    yield fail
+    REQUEST_LOG.removeFilter(fail)
+
+
+def counted(path: str) -> float:
+    [family] = metrics.REQUESTS.collect()
+    return sum(
+        sample.value
+        for sample in family.samples
+        if sample.labels["route"] == path and sample.name.endswith("_total")
+    )
+
+
+def test_a_filter_that_fails_is_reported_once_and_costs_lines_alone(
+    api: Client,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    answers_of_one_moment: observation.Answers,
+    failing_filter: Callable[[logging.LogRecord], bool],
+) -> None:
+    before = counted("/traits")
+
+    def are_counted(count: int) -> bool:
+        return counted("/traits") == before + count
+
+    for count in (1, 2, 3):
         api.get("/traits")
-        thread = answers_of_one_moment._thread
-        assert thread is not None
-        thread.join(30)
-        assert not thread.is_alive()
-    finally:
-        observation.REQUEST_LOG.removeFilter(fail)
+        eventually(partial(are_counted, count), "it is counted")
+    answers_of_one_moment.record_all()
+    thread = answers_of_one_moment._thread
+    assert thread is not None
+    assert thread.is_alive()
+    REQUEST_LOG.removeFilter(failing_filter)
     api.get("/usages")
     eventually(lambda: "GET /usages" in caplog.text, "the line is written")
+    assert answers_of_one_moment._thread is thread
+    assert capsys.readouterr().err.count("ZeroDivisionError: of this filter") == 1
+
+
+@pytest.mark.usefixtures("waiting_answers", "failing_filter")
+def test_a_request_whose_own_line_fails_is_answered(api: Client) -> None:
+    before = counted("/traits")
+    assert api.get("/traits").status == 200
+    assert counted("/traits") == before + 1
 
 
 # the other threads of the tests are not needed in the child
