@@ -85,7 +85,7 @@ def ensure_owners(
         before_inserting()
         for table, column, names in zip(_TABLES, _NAME_COLUMNS, new_names, strict=True):
             if names:
-                rows = Insertion(table.name, [(column.name, "text")], [(name,) for name in names])
+                rows = Insertion(table.name, ((column.name, "text"),), [(name,) for name in names])
                 tx.batches.insert(tx.connection, [rows], tx.now)
         for ids, inserted_ids in zip(owner_ids, _find(tx, new_names)[0], strict=True):
             ids.update(inserted_ids)
@@ -167,6 +167,8 @@ def delete_allocations(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) 
     :raises LostRace: they are not those that were read.
     """
     uuids = [consumer.write.uuid for consumer in consumers if consumer.old_allocations]
+    if not uuids:
+        return
     deleted_count = tx.count_among("DELETE FROM allocations WHERE consumer_id ", uuids)
     if deleted_count != sum(len(consumer.old_allocations) for consumer in consumers):
         raise LostRace("The allocations of a consumer of the request changed since they were read.")

@@ -136,7 +136,7 @@ class Insertion(NamedTuple):
     """Rows for one table; `columns` are pairs of name and PostgreSQL type."""
 
     table: str
-    columns: Sequence[tuple[str, str]]
+    columns: tuple[tuple[str, str], ...]
     rows: Sequence[tuple[Value, ...]]
 
 

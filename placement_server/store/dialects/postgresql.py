@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -87,6 +87,9 @@ _RISE_KINDS: Final = ("int", "int", "boolean")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
 _INVENTORY_KINDS: Final = (*("int",) * 7, "double precision", "bigint")
 
+_Form: TypeAlias = tuple[str, tuple[tuple[str, str], ...], int | None]
+"""A table, its columns, and how many rows are listed for it."""
+
 
 class PostgresqlBatches(Batches):
     """Several statements become one where nothing depends on the order among them."""
@@ -119,23 +122,14 @@ class PostgresqlBatches(Batches):
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime
     ) -> None:
-        insertions = [insertion for insertion in insertions if insertion.rows]
-        if not insertions:
-            return
-        texts = []
+        forms: list[_Form] = []
         parameters: list[object] = []
         for table, columns, rows in insertions:
-            names, kinds = zip(*columns, strict=True)
-            source, values = _rows(kinds, rows)
-            texts.append(
-                f"INSERT INTO {table} (created_at, updated_at, {', '.join(names)}) "
-                f"SELECT %s::timestamp, %s::timestamp, * FROM {source}"
-            )
-            parameters += (now, now, *values)
-        *others, last = texts
-        first = [f"other_{number} AS ({text})" for number, text in enumerate(others)]
-        head = f"WITH {', '.join(first)} " if first else ""
-        plain.count(connection, head + last, tuple(parameters))
+            if rows:
+                forms.append((table, columns, _listed_count(rows)))
+                parameters += (now, now, *_values(rows))
+        if forms:
+            plain.count(connection, _insertion(tuple(forms)), tuple(parameters))
 
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         if not changes:
@@ -206,9 +200,35 @@ def _rows(
     kinds: tuple[str, ...], rows: Sequence[tuple[object, ...]]
 ) -> tuple[str, tuple[object, ...]]:
     """Return a FROM item with these rows, and its parameters."""
+    return _source(kinds, _listed_count(rows)), _values(rows)
+
+
+def _listed_count(rows: Sequence[object]) -> int | None:
+    """Return how many rows a list has; None: arrays take its place."""
+    return len(rows) if len(rows) <= _LISTED else None
+
+
+def _values(rows: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
+    """Return the parameters of a FROM item with these rows."""
     if len(rows) > _LISTED:
-        return _source(kinds, None), tuple(_array(column) for column in zip(*rows, strict=True))
-    return _source(kinds, len(rows)), tuple(chain.from_iterable(rows))
+        return tuple(_array(column) for column in zip(*rows, strict=True))
+    return tuple(chain.from_iterable(rows))
+
+
+@lru_cache(maxsize=256)
+def _insertion(forms: tuple[_Form, ...]) -> str:
+    """Return the statement that inserts rows into some tables."""
+    texts = []
+    for table, columns, count in forms:
+        names, kinds = zip(*columns, strict=True)
+        texts.append(
+            f"INSERT INTO {table} (created_at, updated_at, {', '.join(names)}) "
+            f"SELECT %s::timestamp, %s::timestamp, * FROM {_source(kinds, count)}"
+        )
+    *others, last = texts
+    first = [f"other_{number} AS ({text})" for number, text in enumerate(others)]
+    head = f"WITH {', '.join(first)} " if first else ""
+    return head + last
 
 
 @lru_cache(maxsize=256)

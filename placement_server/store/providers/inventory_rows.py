@@ -170,6 +170,8 @@ def require_none(tx: WriteTransaction, keys: Iterable[Key]) -> None:
     :raises LostRace: there is such an inventory.
     """
     absent = set(keys)
+    if not absent:
+        return
     rows = tx.execute_among(_KEYS, "provider_ids", {key[0] for key in absent})
     for provider_id, class_id in sorted({(row[0], row[1]) for row in rows} & absent):
         raise LostRace(
