@@ -22,7 +22,8 @@ from compute_agent.agent import local_socket
 from tests.fixtures import programs
 from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
 from tests.fixtures.databases import migrated_sqlite
-from tests.fixtures.placement import free_port, wait_for_placement
+from tests.fixtures.placement import wait_for_placement
+from tests.fixtures.ports import free_port
 
 BIN = Path(sys.executable).parent
 REPOSITORY = Path(__file__).resolve().parents[3]

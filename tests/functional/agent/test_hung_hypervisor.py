@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually, read_url
 
 pytestmark = pytest.mark.waiting

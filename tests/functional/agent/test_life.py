@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import PLAIN_API, eventually, read_url, running, vcpus
 
 pytestmark = pytest.mark.waiting

@@ -34,6 +34,8 @@ OPTIONS = {
     "api__auth_strategy": "noauth2",
     "oslo_policy__enforce_new_defaults": False,
     "placement_server__web_path": "/-/web",
+    # beside other work a search takes long for little
+    "placement_server__search_deadline": 600,
 }
 
 

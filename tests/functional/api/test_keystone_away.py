@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.fixtures import programs
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.fixtures.stub_server import StubHandler, StubServer
 
 from .served import ServerProcess

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import requests
 
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import eventually
 
 from .served import ADMIN, ServerProcess

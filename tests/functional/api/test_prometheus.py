@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.fixtures.placement import free_port
 from tests.fixtures.plain_trees import make_provider
+from tests.fixtures.ports import free_port
 
 from .served import ServerProcess
 

@@ -18,7 +18,7 @@ import pytest
 
 from placement_server.conf import InvalidConfiguration, new_config
 from placement_server.middleware.token_memory import TokenMemory, check_memcached
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 
 SAID: dict[str, Any] = {
     "token": {

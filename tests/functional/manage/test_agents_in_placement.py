@@ -11,7 +11,7 @@ import pytest
 
 from compute_agent.programs.exit_status import Exit
 from tests.fixtures import programs
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import (
     PATIENCE,
     AgentProcess,

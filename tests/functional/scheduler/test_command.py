@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 
 

@@ -18,7 +18,7 @@ from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.fixtures.claim_options import spec_of_options
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.schedulers import scheduler, serving
 

@@ -14,7 +14,7 @@ from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.scheduler.outcomes import FilterCause
 from compute_agent.scheduler.service.metrics import CountedCalls
 from compute_agent.scheduler.service.readings import reading_of
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import eventually
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of

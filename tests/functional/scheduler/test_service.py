@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.processes import eventually, read_url
 from tests.functional.scheduler.conftest import write_config

@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from tests.fixtures import programs
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import eventually, read_url
 from tests.functional.scheduler.conftest import Command, write_config
 

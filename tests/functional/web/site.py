@@ -18,8 +18,9 @@ import requests
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.negotiation import extensions
-from tests.fixtures.placement import free_port, wait_for_placement
+from tests.fixtures.placement import wait_for_placement
 from tests.fixtures.plain_trees import make_tree
+from tests.fixtures.ports import free_port
 from tests.fixtures.sample_fleet import consumer, hosts
 
 WEB_PATH: Final = "/-/web"
@@ -39,6 +40,7 @@ auth_strategy = noauth2
 enforce_new_defaults = false
 [placement_server]
 web_path = {web_path}
+search_deadline = 600
 """
 
 

@@ -51,7 +51,7 @@ def test_an_outage_of_the_server_is_shown_and_the_page_goes_on_after_it(
     assert cell.count() == 0
     page.unroute(of_api)
     cell.wait_for()
-    assert notice.count() == 0
+    notice.wait_for(state="detached")
 
 
 def test_a_page_that_was_shown_before_an_outage_reads_no_more_than_what_changed(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.plain_trees import make_provider
-from tests.fixtures.sample_fleet import uuid_of
+from tests.fixtures.sample_fleet import DEVICES, uuid_of
 
 from .accessibility import violations
 from .conftest import OpenPage
@@ -79,9 +79,8 @@ def test_a_claim_made_elsewhere_appears_and_goes(open_page: OpenPage, site: Site
     page.locator(".cell").first.wait_for()
     summary = page.get_by_text("All providers, with their traits")
     summary.focus()
-    tree = site("GET", f"/provider_trees/{host}")
-    gpu = next(provider["uuid"] for provider in tree["providers"] if "_84_00" in provider["name"])
-    consumer = site.claim({gpu: {"VGPU": 3}})
+    # of no class that the searches beside this test count
+    consumer = site.claim({uuid_of(f"gpu-06{DEVICES['port0']}"): {"SRIOV_NET_VF": 3}})
     held = page.locator(f".square.held[data-consumer='{consumer}']")
     held.nth(2).wait_for()
     assert held.count() == 3

@@ -54,7 +54,7 @@ def test_names_of_providers_and_owners_are_shown_and_never_run(
     assert page.locator("#tip :is(img, script, svg)").count() == 0
     page.goto(page.url.partition("#")[0] + f"#/consumer/{hostile}")
     shown_as_it_is(page, OWNER)
-    page.goto(page.url.partition("#")[0] + "#/changes")
+    page.goto(page.url.partition("#")[0] + f"#/changes?host={host}")
     page.locator("tbody").wait_for()
     shown_as_it_is(page, SCRIPT)
     query = quote("resources=CUSTOM_HOSTILE:1", safe="")

@@ -11,7 +11,6 @@ import psutil
 
 from tests.fixtures.databases import (
     Server,
-    free_port,
     install_mariadb,
     install_postgresql,
     mariadb_missing,
@@ -20,6 +19,7 @@ from tests.fixtures.databases import (
     run_mariadb,
     run_postgresql,
 )
+from tests.fixtures.ports import free_port
 from tests.integration.bank.processes import await_end, await_stop
 
 

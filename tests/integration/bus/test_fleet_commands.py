@@ -11,8 +11,8 @@ import pytest
 
 from compute_agent.cmd.manage import main as manage
 from compute_agent.programs.exit_status import Exit
-from tests.fixtures.placement import free_port
 from tests.fixtures.plain_trees import make_provider
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,

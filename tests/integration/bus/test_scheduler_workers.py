@@ -17,7 +17,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from tests.fixtures import programs
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
 

@@ -14,7 +14,7 @@ from compute_agent.discovery.libvirt.connection import Keepalive, LibvirtConnect
 from tests.fixtures.certificates import Certificates
 from tests.fixtures.clocks import ManualClock
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.integration.libvirt.connections import (
     GUEST,
     Changes,

@@ -23,7 +23,7 @@ from placement_server.store.schema import revision
 from placement_server.store.store import Store
 from tests.fixtures.allocations import new_uuid
 from tests.fixtures.databases import Server
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 from tests.integration.store.conftest import OPTIONS, new_provider
 from tests.integration.store.published_dumps import load

@@ -17,7 +17,7 @@ from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration
 from placement_server.store.store import Store
-from tests.fixtures.placement import free_port
+from tests.fixtures.ports import free_port
 from tests.integration.store.conftest import OPTIONS
 from tests.integration.store.published_dumps import load
 

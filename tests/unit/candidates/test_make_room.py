@@ -178,7 +178,7 @@ def test_a_search_ends_in_time_and_holds_only_what_it_keeps(
 def test_a_consumer_moves_where_it_breaks_least() -> None:
     stocks = {"gpu": {"VCPU": 3, "VGPU": 1}, "full": {"VCPU": 4}}
     stocks |= {"empty": {"VCPU": 3, "MEMORY_MB": 9}, "used": {"VCPU": 3}, "whole": {"VCPU": 1}}
-    question = Question(CandidateQuery((RequestGroup("", (("VCPU", 4),)),)), Bounds())
+    question = Question(CandidateQuery((RequestGroup("", (("VCPU", 4),)),)), Bounds(seconds=600))
     for leave_out, others, expected in (
         ("whole", {"d": {("used", "VCPU"): 1}}, "used"),
         ("whole", {}, "empty"),
@@ -288,6 +288,6 @@ def test_what_hosts_share_is_given_once() -> None:
     hosts = [Provider(name, None, {"VCPU": 2}, (), ("agg",)) for name in "ab"]
     for disk in (1, 2):
         pool = Provider("pool", None, {"DISK_GB": disk}, (SHARING,), ("agg",))
-        question = Question(query_of(VCPU=2, DISK_GB=1), Bounds(count=2, most_moves=1))
+        question = Question(query_of(VCPU=2, DISK_GB=1), Bounds(count=2, most_moves=1, seconds=600))
         answer = answer_of(question, [*hosts, pool], {})
         assert (len(answer.plans), answer.is_proved) == (disk - 1, True)
