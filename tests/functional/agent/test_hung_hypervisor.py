@@ -93,6 +93,10 @@ def trouble(agent: AgentProcess) -> dict[str, Any] | None:
     return found
 
 
+def completed_passes(agent: AgentProcess) -> int:
+    return int(eventually(agent.status, "the status")["totals"]["passes"]["completed"])
+
+
 def is_disabled(placement: PlacementProcess, agent: AgentProcess) -> bool:
     """Whether schedulers see the node as disabled."""
     node = agent.node()
@@ -147,7 +151,8 @@ def test_a_host_whose_hypervisor_hangs_is_disabled_until_it_answers(
     assert impatient.node()["disabled_reason"].startswith("AUTO: ")
     daemon.resume()
     eventually(lambda: not is_disabled(placement, impatient), "enabled when it answers again")
-    assert hung_calls(impatient) == []
+    # another one than that of the pass may have waited for the events of libvirt
+    eventually(lambda: hung_calls(impatient) == [], "no call that hangs")
     assert trouble(impatient) is None
 
 
@@ -180,15 +185,11 @@ def test_a_daemon_that_is_gone_disables_the_host_and_its_return_enables_it(
 def test_a_daemon_that_is_restarted_is_found_again_without_disabling_the_host(
     reported: AgentProcess, daemon: Libvirtd
 ) -> None:
-    passes = reported.status()["totals"]["passes"]  # type: ignore[index]
+    before = completed_passes(reported)
     daemon.terminate()
     daemon.start()
-
-    def another_pass() -> bool:
-        return eventually(reported.status, "the status")["totals"]["passes"] != passes
-
-    eventually(another_pass, "a pass after the restart")
-    assert trouble(reported) is None
+    eventually(lambda: completed_passes(reported) > before, "a pass after the restart")
+    eventually(lambda: trouble(reported) is None, "no trouble")
     assert "disabled" not in reported.logged()
 
 

@@ -28,7 +28,8 @@ def test_a_change_of_the_machine_is_reported_by_the_next_periodic_pass(placement
         memory = {"MEMORY_MB": {"total": 1024}}
         agent.script(nodes=[node], inventory={**memory, "VCPU": {"total": 12}})
         eventually(lambda: vcpus(placement, node) == 12, "the change in placement")
-        assert "change(s) written" in agent.logged()
+        # it is written first and said then
+        eventually(lambda: "change(s) written" in agent.logged(), "how many were written")
         line = (
             f"INFO compute_agent.tracker.change_log [-] Node {node}: VCPU of {node}: total 8 to 12"
         )

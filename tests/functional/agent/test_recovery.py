@@ -93,7 +93,7 @@ def test_an_error_of_placement_in_a_period_is_logged_and_recovered_from(
         proxy.error("PUT", "/inventories$", status, code)
         agent.script(nodes=[node], inventory={"VCPU": {"total": 5}})
         eventually(lambda: words in agent.logged(), f"{words} in the log")
-        assert agent.node()["trouble"] is not None
+        eventually(lambda: agent.node()["trouble"], "the trouble in the status")
         proxy.honest()
         eventually(lambda: vcpus(placement, node) == 5, "the recovery")
         assert agent.stop() == 0
