@@ -167,7 +167,8 @@ class SchedulerLife:
     def _keep_up(self) -> None:
         state, shown_status = self._placement_now(), self._status()
         self._placement_state = state
-        self._bus_up = self._serving.is_set() and self._service.reaches_itself()
+        if self._serving.is_set():  # else the thread that joins it says so, perhaps just now
+            self._bus_up = self._service.reaches_itself()
         self._journal_trouble = self._journal_now()
         if (status := self._status()) != shown_status:
             is_well = self._bus_up and state == PLACEMENT_ANSWERS and not self._journal_trouble

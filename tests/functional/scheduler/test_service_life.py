@@ -1,0 +1,40 @@
+"""The state of a scheduler that serves, where its threads meet."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from pathlib import Path
+
+from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.scheduler.bus.rpc import SchedulerService
+from compute_agent.scheduler.service.life import SchedulerLife
+
+
+def test_a_bus_that_is_joined_during_the_upkeep_is_not_reported_as_away(
+    config: Path, placement: InProcessTransport
+) -> None:
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    bus = message_bus.open_transport(conf, "fake://")
+    life = SchedulerLife(conf, placement)
+    life._service = SchedulerService(conf, bus, placement, "scheduler")
+    looks = count()
+
+    class JoinedMeanwhile(threading.Event):
+        def is_set(self) -> bool:
+            was_set = super().is_set()
+            # the first look is for the status of before
+            if next(looks) == 1:
+                life._join_the_bus()
+            return was_set
+
+    life._serving = JoinedMeanwhile()
+    try:
+        life._keep_up()
+        assert life._serving.is_set()
+        assert life._status() == "serving topic scheduler; placement answers"
+    finally:
+        life._service.stop()
+        bus.cleanup()
