@@ -21,9 +21,11 @@ from .served import ServerProcess
 
 GET = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
 
-SOON = 10.0
+SOON = 20.0
 """Seconds in which an idle server ends. It takes a fifth of one; other tests may run. One that
 waits for clients or threads takes 30 or more."""
+PATIENCE = 60.0
+"""Seconds for what would otherwise never happen."""
 
 
 def connect(server: ServerProcess) -> socket.socket:
@@ -111,7 +113,7 @@ def test_a_server_that_is_stopped_while_its_workers_start_does_not_wait_for_them
     # The first one tells that it is ready; most of the others are not.
     server = ServerProcess(tmp_path, "--workers", "6")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(timeout=10) == 0
+    assert server.process.wait(timeout=SOON) == 0
     assert server.stop() == 0
 
 
@@ -131,11 +133,11 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, round_number: 
             # One that does not run cannot look after itself either.
             others[0].suspend()
         first.kill()
-        psutil.wait_procs([first], 10)
+        psutil.wait_procs([first], PATIENCE)
         workers = [*parent.children(), *others]
         server.process.kill()
-        server.process.wait(timeout=10)
-        deadline = time.monotonic() + 10
+        server.process.wait(timeout=PATIENCE)
+        deadline = time.monotonic() + PATIENCE
         # A worker that was just made in the place of the first one is not among those known here.
         while any(_lives(worker) for worker in workers) or not _is_free(server.address):
             assert time.monotonic() < deadline
@@ -170,7 +172,7 @@ def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Pat
         while _is_taken(server):
             assert time.monotonic() < deadline
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(timeout=10) == 0
+        assert server.process.wait(timeout=SOON) == 0
         assert _rest(half) == b""
     assert server.stop() == 0
 
