@@ -190,7 +190,8 @@ def test_reporting_goes_on_without_a_broker_and_calls_are_answered_when_it_is_ba
     rabbitmq.start()
     eventually(call.answers, "an answer after the broker is back")
     eventually(lambda: "announces itself again" in agent.logged(), "announcements")
-    assert eventually(agent.status, "a status")["bus"]["state"] == "up"
+    # it is said first and shown then
+    eventually(lambda: agent.status()["bus"]["state"] == "up", "a bus that is up")
     assert "takes messages" in agent.run("doctor").stdout
     assert "Traceback" not in agent.logged()
     # who watches the fleet is told of the outage once, and takes nobody for silent

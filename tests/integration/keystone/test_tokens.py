@@ -103,4 +103,5 @@ def test_a_clock_that_is_set_back_holds_up_no_token(make_api: MakeApi, keystone:
         assert status(api, tokens[0]) == 200
     begin = time.monotonic()
     assert status(api, tokens[1]) == 200
-    assert time.monotonic() - begin < 10
+    # and not for the ten minutes that the clock was set back by
+    assert time.monotonic() - begin < 120
