@@ -53,6 +53,7 @@ class Outcome:
     refused: int = 0
     details: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    seconds_of_a_search: float = 0.0
     latencies: list[float] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -108,6 +109,7 @@ class Storm:
                         outcome.details[detail] += 1
             finally:
                 outcome.seconds = time.monotonic() - begun
+                outcome.seconds_of_a_search = outcome.seconds * self.at_once / searches
                 over.set()
             for watcher in watching:
                 watcher.result()

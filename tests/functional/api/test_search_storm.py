@@ -45,9 +45,10 @@ def test_other_requests_are_answered_meanwhile(outcome: Outcome) -> None:
 
 def check_latencies(outcome: Outcome) -> None:
     times = sorted(outcome.latencies)
-    # The machine may be busy with other things for a moment; half a minute was seen before.
-    assert times[len(times) * 95 // 100] < 0.5, outcome
-    assert times[-1] < 5, outcome
+    # The machine may be busy with other things, by which searches take longer too; half a minute
+    # was seen before.
+    assert times[len(times) * 95 // 100] < max(0.5, outcome.seconds_of_a_search / 10), outcome
+    assert times[-1] < max(5, outcome.seconds_of_a_search), outcome
 
 
 def test_heavy_searches_take_no_turn_from_other_requests(tmp_path: Path) -> None:
