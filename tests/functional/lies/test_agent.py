@@ -18,8 +18,6 @@ from tests.functional.lies.menu import A_FEW, BOMBS, MENU, silence
 
 pytestmark = pytest.mark.waiting
 
-SECONDS = 30.0
-"""Within which an agent converges on two busy cores: its period is 1 s."""
 MOST_MIB = 256
 
 
@@ -93,7 +91,7 @@ def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
     proxy.lie(lie.tell, elsewhere.url)
     eventually(lambda: agent.node()["trouble"], "the trouble")
     proxy.honest()
-    eventually(lambda: agent.node()["trouble"] is None, "the recovery", SECONDS)
+    eventually(lambda: agent.node()["trouble"] is None, "the recovery")
     told = agent.logged()[before:]
     assert re.search(lie.words, told), told
     assert "Traceback" not in told
@@ -120,7 +118,7 @@ def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
         proxy.honest()
         agent.start()
     proxy.honest()
-    agent.started(SECONDS)
+    agent.started()
     assert "Traceback" not in agent.logged()
     agent.cleanup()
 
@@ -137,7 +135,7 @@ def test_a_request_without_an_answer_is_shown_as_a_call_that_hangs(
         status = deceived.agent.status() or {}
         return [f"{call['source']}: {call['call']}" for call in status.get("hung_calls", ())]
 
-    [call] = eventually(hung_calls, "a call that hangs", SECONDS)
+    [call] = eventually(hung_calls, "a call that hangs")
     assert re.match(r"placement: GET /\w+", call)
     shown = deceived.agent.run("status").stdout
     assert re.search(r"hangs +placement: GET /\w+.*, since ", shown)
@@ -153,7 +151,7 @@ def test_a_long_retry_after_is_capped_at_the_period_and_the_cap_is_logged(
     proxy.lie(MENU["Retry-After: a day"].tell, elsewhere.url)
     eventually(lambda: (agent.node()["trouble"] or {"seen": 0})["seen"] >= 3, "three tries")
     proxy.honest()
-    eventually(lambda: agent.node()["trouble"] is None, "the recovery", SECONDS)
+    eventually(lambda: agent.node()["trouble"] is None, "the recovery")
     told = [line for line in agent.logged()[before:].splitlines() if "Retry-After: 86400" in line]
     assert len(told) == 1
     assert "WARNING" in told[0]
