@@ -75,6 +75,7 @@ class SchedulerLife:
         self._serving = threading.Event()
         self._failure: Exception | None = None
         self._placement_state = PLACEMENT_ANSWERS
+        self._placement_cause = ""
         self._bus_up = False
         self._journal_trouble = ""
 
@@ -173,7 +174,7 @@ class SchedulerLife:
         if (status := self._status()) != shown_status:
             is_well = self._bus_up and state == PLACEMENT_ANSWERS and not self._journal_trouble
             level = logging.INFO if is_well else logging.WARNING
-            LOG.log(level, "State of the scheduler: %s", status)
+            LOG.log(level, "State of the scheduler: %s", ". ".join((status, *self._causes())))
             self._manager.status(status)
         answers = state == PLACEMENT_ANSWERS
         ages = self._announcement_ages(only_existing=answers)
@@ -195,10 +196,19 @@ class SchedulerLife:
             existing_roots = self._service.endpoint.parts.client.provider_names(tuple(by_root))
         return [announcements.age(last) for root, last in by_root.items() if root in existing_roots]
 
+    def _causes(self) -> list[str]:
+        """Return why placement and the bus cannot be used, or what to look at."""
+        causes = [self._placement_cause] if self._placement_cause else []
+        if self._serving.is_set() and not self._bus_up:
+            causes.append("Check [DEFAULT]transport_url, and that its broker runs")
+        return causes
+
     def _placement_now(self) -> str:
+        self._placement_cause = ""
         try:
             self._service.endpoint.parts.client.connect()
-        except PlacementUnavailable:
+        except PlacementUnavailable as error:
+            self._placement_cause = str(error).rstrip(".")
             return PLACEMENT_AWAY
         except PlacementError as error:
             return f"placement refuses this scheduler: {error}"
@@ -241,6 +251,7 @@ class SchedulerLife:
             "serving": self._serving.is_set(),
             "bus_up": self._bus_up,
             "placement": self._placement_state,
+            "causes": self._causes(),
             "reload": trouble and dated(trouble),
             "calls": self._calls.in_progress(),
             "announcements": {"hosts": len(ages), "oldest_seconds": round(max(ages, default=0.0))},

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.ports import free_port
+from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.processes import eventually, read_url
 from tests.functional.scheduler.conftest import write_config
@@ -98,6 +99,23 @@ def test_an_idle_scheduler_shows_that_the_database_of_placement_is_away(
             "the outage in the metrics",
         )
         eventually(lambda: "placement cannot be reached" in scheduler.status, "and in the status")
+        state = next(line for line in scheduler.logged().splitlines() if "State of" in line)
+        assert "placement answered 503 to GET /resource_providers" in state
+        scheduler.process.send_signal(signal.SIGUSR2)
+        eventually(lambda: "compute-scheduler: end" in scheduler.logged(), "the state")
+        dump = scheduler.logged().partition("state of compute-scheduler")[2]
+        assert "placement answered 503 to GET /resource_providers" in dump
+
+
+def test_an_idle_scheduler_shows_that_the_broker_is_away_and_what_to_look_at(
+    config: Path, rabbitmq: RabbitMq
+) -> None:
+    with service(config, bus=rabbitmq.url) as scheduler:
+        eventually(lambda: "serving topic" in scheduler.status, "the bus")
+        with rabbitmq.stopped():
+            eventually(lambda: "bus cannot be reached" in scheduler.status, "the outage")
+        state = next(line for line in scheduler.logged().splitlines() if "State of" in line)
+        assert "Check [DEFAULT]transport_url" in state
 
 
 def test_it_is_ready_without_a_broker_and_ends_when_asked_to(config: Path) -> None:
