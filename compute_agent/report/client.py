@@ -22,7 +22,7 @@ from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.programs.kept_values import LastingConditions
-from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
+from compute_agent.provider_tree import PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import TreeCache, TreeCaches
 from compute_agent.report.flush import Flush, FlushReport, log_kept
@@ -368,15 +368,9 @@ class ReportClient:
         self.drop_cache(root_uuid)
 
     def _root_of(self, base: ProviderTree, new_tree: ProviderTree) -> str:
-        """Return the node's own root: the other roots of the two trees are sharing providers."""
-        roots = [*new_tree.roots, *base.roots]
-        for root in roots:
-            if root.uuid in self._caches and SHARING_TRAIT not in root.traits:
-                return root.uuid
-        for root in roots:
-            if SHARING_TRAIT not in root.traits:
-                return root.uuid
-        return roots[0].uuid
+        """Return the node's own root, which was read: others of the two trees share with it."""
+        roots = [root.uuid for root in (*new_tree.roots, *base.roots)]
+        return next(filter(self._caches.__contains__, roots), roots[0])
 
     def _with_associations(self, provider: PlacementProvider) -> ProviderData:
         uuid, name = provider["uuid"], provider["name"]

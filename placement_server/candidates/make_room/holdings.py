@@ -100,7 +100,7 @@ class Holdings:
         wrong = (self.slot < 0) | (self.amount > self._used())
         stays[self.consumer[wrong]] = True
         self.is_whole = not stays.any()
-        stays |= is_left_alone[np.minimum(lowest, index.size - 1)]
+        stays |= is_left_alone[lowest]
         stays |= np.fromiter(map(left_alone.__contains__, held.consumers), bool, count)
         self.tree: IntArray = np.where(stays, -1, highest)
         self.memory = np.zeros(count, np.int64)
@@ -109,7 +109,7 @@ class Holdings:
         self.shapes: list[CandidateQuery] = []
         self._shape_numbers: dict[object, int] = {}
         self._holders: dict[Key, dict[int, int]] = {}
-        position = np.where(self.is_pool[self.slot], -1 - self.slot, self.slot - root)
+        position = np.where(self.is_pool[self.slot], self.slot, self.slot - root)
         self._kinds = self._mixed(
             position, index.trait_set[self.slot], index.shape[self.slot], self.class_id, self.amount
         )
@@ -235,7 +235,7 @@ class Holdings:
         slots = list(by_slot)
         ends = self.index.end[slots].tolist()
         above = [
-            max((o for o in range(at) if slots[o] < slot < ends[o]), default=-1)
+            max((o for o in range(at) if slot < ends[o]), default=-1)
             for at, slot in enumerate(slots)
         ]
         sets = self.index.trait_set[slots].tolist()

@@ -19,7 +19,7 @@ from tests.property.candidates.strategies import (
     rarely,
     some,
 )
-from tests.unit.candidates.forest import writer_of
+from tests.unit.candidates.forest import root_of, writer_of
 
 
 class Question:
@@ -64,6 +64,14 @@ class Question:
             self.fleet, self.request, queries, self.emptied, self.left_alone, self.bounds.count
         )
 
+    def holders(self) -> set[str]:
+        """Who holds something of the trees to be emptied."""
+        return {
+            name
+            for name, held in self.fleet.consumers.items()
+            if any(root_of(self.fleet.by_name, provider) in self.emptied for provider, _ in held)
+        }
+
     def resources(self, place: Place) -> Resources:
         index = self.holdings.index
         return frozenset(
@@ -75,6 +83,8 @@ class Question:
 def check(question: Question) -> str:
     """Compare the plans with all plans; return what they were."""
     plans, room = question.plans(), question.room
+    stays = {room.holdings.uuids[consumer] for consumer in room.stays}
+    assert stays == question.holders() - plans.forced
     swap, most = question.bounds.swap, question.bounds.most_moves
     best = plans.best_at_once(most) if swap else plans.best(most)
     assert room.is_proved or not room.holdings.is_whole or not best

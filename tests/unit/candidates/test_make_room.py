@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from placement_server.candidates.limits import Account, SearchEffort
 from placement_server.candidates.make_room import evictions, places
@@ -101,6 +102,9 @@ def test_a_consumer_that_holds_more_than_is_in_use_stays() -> None:
     movable = Holdings(index, fleet.held(), np.zeros(index.size, bool), (), (), {})
     assert movable.tree.tolist() == [-1, -1]
     assert not movable.is_whole
+    of_new_class = replace(fleet.held(), class_id=fleet.held().class_id + 99)
+    movable = Holdings(index, of_new_class, np.zeros(index.size, bool), (), (), {})
+    assert movable.tree.tolist() == [-1, -1]
 
 
 COUNT = 200
