@@ -1,5 +1,8 @@
 """Allocations that are changed, moved and removed."""
 
+import uuid as uuidlib
+from contextlib import nullcontext
+
 import pytest
 
 from compute_agent import errors
@@ -151,13 +154,38 @@ def test_a_dead_source_of_an_evacuation_loses_only_its_own_tree(hosted, new_host
     assert hosted.writes == []
 
 
+@pytest.mark.parametrize("whole_trees", [False, True], ids=["plain", "whole trees"])
+def test_consumers_are_read_once_in_a_pass_and_are_never_those_of_an_earlier_one(
+    new_host, other, whole_trees
+):
+    host = new_host()
+    host.whole_trees = whole_trees
+    host.report(small(host.name))
+    client, consumers = host.client, set()
+    for in_pass in (nullcontext, client.tracing):
+        child = str(uuidlib.uuid4())
+        other.placement.providers.create(child, f"{host.name}_{child}", host.root)
+        other.placement.providers.put_inventories(child, "a child", 0, {"VCPU": {"total": 2}})
+        consumers.add(claim(other, child, {"VCPU": 1}))
+        with in_pass():
+            assert client.get_allocations_for_provider_tree(host.root).keys() == consumers
+    for fresh in (False, True):
+        with client.tracing():
+            client.get_provider_tree(host.root, fresh=fresh)
+            host.transport.clear()
+            client.get_allocations_for_provider_tree(host.root)
+            one_by_one = 4 + len(consumers)
+            is_whole = client.placement.trees.is_offered
+            assert len(host.requests) == ((not fresh) if is_whole else one_by_one)
+
+
 def test_a_tree_is_deleted_leaf_first_and_only_cascading_takes_allocations(hosted, other):
     gpu = other.get_provider_tree(hosted.root).data(f"{hosted.name}_GPU0").uuid
     consumer = claim(other, gpu, {"VGPU": 1})
     with pytest.raises(errors.ResourceProviderInUse):
         hosted.client.delete_resource_provider(hosted.root)
     hosted.client.delete_resource_provider(hosted.root, cascade=True)
-    assert other.find_provider(hosted.root) is None
+    assert other.find_provider(hosted.root) is hosted.client.known_tree(hosted.root) is None
     assert held_by(other, consumer) == {}
     hosted.client.delete_resource_provider(hosted.root)
 

@@ -1,6 +1,7 @@
 """The cache that survives a restart: a hint, never believed against placement."""
 
 import json
+import uuid as uuidlib
 
 import pytest
 
@@ -150,3 +151,29 @@ def test_a_foreign_provider_that_stays_does_not_make_the_file_be_rewritten(stopp
     before = stopped.cache_path.stat()
     stopped.report(without)
     assert stopped.cache_path.stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("whole_trees", [False, True], ids=["plain", "whole trees"])
+def test_a_trait_that_is_changed_alone_is_known_and_hides_nothing_that_others_wrote(
+    new_host, other, whole_trees
+):
+    host = new_host()
+    host.whole_trees = whole_trees
+    for _ in range(2):
+        host.report(small(host.name))
+    host.client.get_provider_tree(str(uuidlib.uuid4()))
+    disabled = "COMPUTE_STATUS_DISABLED"
+    host.client.change_traits(host.root, add=[disabled])
+    host.transport.clear()
+    host.client.change_traits(host.root, add=[disabled], remove=["CUSTOM_OF_NOBODY"])
+    assert host.writes == []
+    assert disabled in host.client.known_tree(host.root).data(host.root).traits
+    assert host.report(small(host.name)).steps == ()
+    assert host.tally.requests == 1
+    generation = other.find_provider(host.root).generation
+    inventory = {"VCPU": {"total": 5}}
+    other.placement.providers.put_inventories(host.root, host.name, generation, inventory)
+    host.client.change_traits(host.root, remove=[disabled])
+    tree = host.client.get_provider_tree(host.root, fresh=True)
+    assert tree.data(host.root).inventory["VCPU"]["total"] == 5
+    assert disabled not in tree.data(host.root).traits

@@ -181,6 +181,7 @@ class TestRequests:
         holders = holders_in_tree(reported.client, reported.root)
         assert holders == {reported.root: {first: {"VCPU": 1}}, gpu: {second: {"VGPU": 2}}}
         assert holders == holders_in_tree(other, reported.root)
+        assert holders_in_tree(other, "5" * 8 + reported.root[8:]) == {}
         assert reported.requests == [f"{read(reported)},allocations"]
         reported.report(small(reported.name))
         assert status_of_last(reported) == 304
