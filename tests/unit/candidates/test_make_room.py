@@ -235,6 +235,7 @@ def test_further_plans_move_others_that_hold_the_same() -> None:
 
 def test_of_many_places_not_each_way_to_have_them_is_tried() -> None:
     hosts = [Provider(f"host{number}", None, {"VCPU": 2}) for number in range(6)]
+    hosts.append(Provider("card", "host3", {"VGPU": 1}))
     consumers = {"g": {("host0", "VCPU"): 1}, "h": {("host1", "VCPU"): 1}}
     for number in (4, 5):
         question = Question(query_of(VCPU=2), Bounds(count=number, seconds=600))
@@ -290,8 +291,9 @@ def test_of_two_that_have_to_change_places_one_waits_until_a_third_has_made_way(
 
 def test_what_hosts_share_is_given_once() -> None:
     hosts = [Provider(name, None, {"VCPU": 2}, (), ("agg",)) for name in "ab"]
-    for disk in (1, 2):
+    for disk, asked, plans in (1, 1, 0), (2, 1, 1), (2, 2, 0), (4, 2, 1):
         pool = Provider("pool", None, {"DISK_GB": disk}, (SHARING,), ("agg",))
-        question = Question(query_of(VCPU=2, DISK_GB=1), Bounds(count=2, most_moves=1, seconds=600))
+        bounds = Bounds(count=2, most_moves=1, seconds=600)
+        question = Question(query_of(VCPU=2, DISK_GB=asked), bounds)
         answer = answer_of(question, [*hosts, pool], {})
-        assert (len(answer.plans), answer.is_proved) == (disk - 1, True)
+        assert (len(answer.plans), answer.is_proved) == (plans, True)
