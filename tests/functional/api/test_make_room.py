@@ -91,6 +91,8 @@ def carry_out(api: Client, plan: Any) -> None:
         }
         assert api.post("/allocations", body).status == 204
         assert api.delete(f"/allocations/{migration}").status == 204
+    for to in (*plan["moves"], *plan["places"]):
+        assert all(len(set(uuids)) == len(uuids) for uuids in to["mappings"].values())
     for number, place in enumerate(plan["places"]):
         claim = {key: place[key] for key in ("allocations", "mappings")}
         guest = f"e0000000-0000-4000-8000-00000000000{number}"

@@ -33,12 +33,14 @@ HOSTS = [
 ] + [Provider("pool", None, {"DISK_GB": 99}, (SHARING,), ("agg",))]
 
 
-def holdings(**held: dict[tuple[str, str], int]) -> Holdings:
+def holdings(
+    requests: Mapping[str, CandidateQuery], /, **held: dict[tuple[str, str], int]
+) -> Holdings:
     fleet = Fleet(HOSTS, held)
     index = writer_of(fleet.world()).index
     none = np.zeros(index.size, bool)
     ignored = {"COMPUTE_STATUS_DISABLED"}
-    return Holdings(index, fleet.held(), none, {"left alone"}, ignored, {})
+    return Holdings(index, fleet.held(), none, {"left alone"}, ignored, requests)
 
 
 def text(query: CandidateQuery) -> list[str]:
@@ -57,7 +59,7 @@ def test_a_consumer_keeps_amounts_traits_and_what_lies_below_what() -> None:
         ("aport", "SRIOV_NET_VF"): 1,
         ("agpu", "VGPU"): 1,
     }
-    movable = holdings(c=held)
+    movable = holdings({}, c=held)
     query = movable.shapes[movable.shape(0)]
     assert text(query) == [
         "_1 {'DISK_GB': 1} [['CUSTOM_HOST']]",
@@ -76,8 +78,19 @@ def test_consumers_that_hold_alike_on_different_hosts_have_one_shape() -> None:
     def of(host: str) -> dict[tuple[str, str], int]:
         return {(f"{host}cell", "VCPU"): 2, ("pool", "DISK_GB"): 5}
 
-    movable = holdings(c=of("a"), d=of("b"), e={("acell", "VCPU"): 2})
+    movable = holdings({}, c=of("a"), d=of("b"), e={("acell", "VCPU"): 2})
     assert movable.shape(0) == movable.shape(1) != movable.shape(2)
+    assert len(set(movable.identities.tolist())) == 3
+
+
+def test_who_has_a_request_is_alike_to_others_with_that_and_not_to_who_holds_alike() -> None:
+    request, held = query_of(VCPU=3), {("acell", "VCPU"): 2}
+    movable = holdings(
+        {"d": request, "e": request}, c=held, d=held, e={("bcell", "VCPU"): 1}, f=held
+    )
+    shapes = [movable.shape(consumer) for consumer in range(4)]
+    assert shapes[0] == shapes[3] != shapes[1] == shapes[2]
+    assert movable.shapes[shapes[1]] == request
     assert len(set(movable.identities.tolist())) == 3
 
 
@@ -92,7 +105,7 @@ def test_consumers_that_hold_alike_on_different_hosts_have_one_shape() -> None:
 def test_who_holds_something_of_two_hosts_stays(
     held: dict[tuple[str, str], int], is_movable: bool
 ) -> None:
-    movable = holdings(c=held)
+    movable = holdings({}, c=held)
     assert (movable.tree[0] >= 0) == movable.is_whole == is_movable
 
 
