@@ -9,6 +9,7 @@ import pytest
 
 from compute_agent.placement.connection import Clock
 from tests.functional.agent.lying_proxy import LyingProxy
+from tests.functional.agent.nodes_scene import NodesScene
 from tests.functional.agent.processes import AgentProcess, PlacementProcess
 from tests.functional.either_placement import ours
 
@@ -26,6 +27,36 @@ def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementPro
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A placement in this process."""
     return ours(tmp_path_factory.mktemp("app"))
+
+
+@pytest.fixture
+def nodes() -> dict[str, str]:
+    """Names and uuids of two nodes that no other test uses."""
+    return {f"host-{uuid.uuid4().hex[:8]}": str(uuid.uuid4()) for _ in range(2)}
+
+
+@pytest.fixture
+def new_scene(
+    app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., NodesScene]]:
+    """Makes agents of several nodes in this process, one after the other, with one state."""
+    scenes: list[NodesScene] = []
+
+    def make(*driver: str) -> NodesScene:
+        for scene in scenes:
+            scene.parts.close()
+        scenes[:] = [NodesScene(app, tmp_path, *driver)]
+        monkeypatch.setenv("SCRIPTED_DRIVER", str(scenes[0].script_path))
+        return scenes[0]
+
+    yield make
+    for scene in scenes:
+        scene.parts.close()
+
+
+@pytest.fixture
+def scene(new_scene: Callable[..., NodesScene]) -> NodesScene:
+    return new_scene()
 
 
 @pytest.fixture

@@ -4,80 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-import random
-import time
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compute_agent.agent import metrics
 from compute_agent.agent.agent import Agent
-from compute_agent.agent.node_list import NODE_LIST, NodeList
+from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.cmd.agent.doctor import shown_faults
 from compute_agent.cmd.agent.running import print_status
 from compute_agent.drift.audit import Auditor
-from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.state.files import NoSpace
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_attempt import PassResult
-from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.pass_schedule import NEVER
 from tests.fixtures.agent_commands import commands_of
-from tests.functional.agent.in_process import assembled
-
-
-class NodesScene:
-    """The nodes of one agent, which runs what is due when it is told to."""
-
-    def __init__(self, app: Any, directory: Path) -> None:
-        self.script_path = directory / "script.json"
-        _, self.parts = assembled(
-            directory,
-            InProcessTransport(app),
-            "update_resources_interval = -1\n"
-            "compute_driver = tests.functional.agent.scripted_driver.ScriptedNodesDriver\n",
-        )
-        self.tracker = self.parts.tracker(wait=lambda _seconds: False)
-        self.schedule = PassSchedule(time.monotonic)
-        self.schedule.set_nodes([NODE_LIST], first_due=0.0)
-        self.search = NodeList(
-            self.parts, self.tracker, self.schedule, self.parts.departures(), random.Random(1)
-        )
-
-    def script(self, nodes: dict[str, str], **more: Any) -> None:
-        self.script_path.write_text(json.dumps({"nodes": nodes, **more}))
-
-    def run_due(self) -> dict[str, PassResult]:
-        """Run what is due now, one after the other."""
-        results = {}
-        for name, _reasons in self.schedule.take_due():
-            run = self.search.find if name == NODE_LIST else lambda n=name: self.tracker.run_pass(n)
-            results[name] = run()
-            self.schedule.finish(name, time.monotonic() + results[name].next_in)
-        return results
-
-    def report(self, name: str) -> dict[str, PassResult]:
-        self.schedule.trigger("report", name)
-        return self.run_due()
-
-    def exists(self, root: str) -> bool:
-        return self.parts.report.get_provider_tree(root, fresh=True).exists(root)
-
-
-@pytest.fixture
-def scene(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodesScene]:
-    scene = NodesScene(app, tmp_path)
-    monkeypatch.setenv("SCRIPTED_DRIVER", str(scene.script_path))
-    yield scene
-    scene.parts.close()
-
-
-@pytest.fixture
-def nodes() -> dict[str, str]:
-    return {f"host-{uuid.uuid4().hex[:8]}": str(uuid.uuid4()) for _ in range(2)}
+from tests.functional.agent.nodes_scene import NodesScene
 
 
 def test_a_node_that_vanishes_during_its_pass_is_deleted_after_it(
