@@ -141,7 +141,8 @@ class Departures(Struct, eq=False):
 def _as_we_left_it(before: ProviderTree | None, now: ProviderTree, root_uuid: str) -> bool:
     """Whether nobody else wrote to the providers since this agent last saw them.
 
-    A claim raises the generation of a provider as well, and changes none of its content.
+    Generations do not decide it: a claim raises one and changes no content, and one that is known
+    may come from a probe, which reads no content.
     """
     if before is None or not before.exists(root_uuid):
         return False
@@ -149,8 +150,7 @@ def _as_we_left_it(before: ProviderTree | None, now: ProviderTree, root_uuid: st
     if set(uuids) != set(before.get_provider_uuids(root_uuid)):
         return False
     return all(
-        then.generation == current.generation
-        or (then.inventory, then.traits, then.aggregates)
+        (then.inventory, then.traits, then.aggregates)
         == (current.inventory, current.traits, current.aggregates)
         for then, current in ((before.data(uuid), now.data(uuid)) for uuid in uuids)
     )

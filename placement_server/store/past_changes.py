@@ -70,11 +70,6 @@ class PastChanges:
         self._entries: list[_Entry] = []
         self._providers: dict[int, tuple[str, int]] = {}
 
-    @property
-    def has_entries(self) -> bool:
-        """Whether there are some to be written."""
-        return bool(self._entries)
-
     def know(self, provider_id: int, uuid: str, root_id: int) -> None:
         """Take in what a provider is called and to which tree it belongs."""
         self._providers[provider_id] = uuid, root_id

@@ -149,12 +149,11 @@ class WriteTransaction(ReadTransaction):
         self.touched_trees.update((root_id, kind) for root_id in root_ids)
 
     def end_tree(self, root_id: int, uuid: str) -> None:
-        """Record that a provider is no root any more: it was deleted, or moved below another one.
+        """Record that the provider of a touched tree is no root any more: deleted, or moved away.
 
-        Its change records need the uuid from here on, because nothing else may lead from the root
+        The change records need its uuid from here on, because nothing else may lead from the root
         id to it.
         """
-        self.touch([root_id], STRUCTURE)
         self._ended_trees[root_id] = uuid
 
     def touch_names(self) -> None:
@@ -163,9 +162,7 @@ class WriteTransaction(ReadTransaction):
 
     def _records(self) -> list[ChangeRecord]:
         return [
-            ChangeRecord(
-                root_id, kind, self._ended_trees.get(root_id) if kind == STRUCTURE else None
-            )
+            ChangeRecord(root_id, kind, self._ended_trees.get(root_id))
             for root_id, kind in sorted(self.touched_trees)
         ]
 
@@ -187,7 +184,7 @@ class WriteTransaction(ReadTransaction):
 
         It is the last statement.
         """
-        if self.past is not None and self.past.has_entries:
+        if self.past is not None:
             if unknown_ids := self.past.unknown_providers():
                 for provider_id, uuid, root_id in self.execute_among(_KNOWN, "ids", unknown_ids):
                     self.past.know(provider_id, uuid, root_id)

@@ -42,10 +42,10 @@ def new_scene(
     """Makes agents of several nodes in this process, one after the other, with one state."""
     scenes: list[NodesScene] = []
 
-    def make(*driver: str) -> NodesScene:
+    def make(*options: str) -> NodesScene:
         for scene in scenes:
             scene.parts.close()
-        scenes[:] = [NodesScene(app, tmp_path, *driver)]
+        scenes[:] = [NodesScene(app, tmp_path, *options)]
         monkeypatch.setenv("SCRIPTED_DRIVER", str(scenes[0].script_path))
         return scenes[0]
 

@@ -18,14 +18,16 @@ from tests.functional.agent.in_process import LyingTransport, assembled
 class NodesScene:
     """The nodes of one agent, which runs what is due when it is told to."""
 
-    def __init__(self, app: Any, directory: Path, driver: str = "ScriptedNodesDriver") -> None:
+    def __init__(
+        self, app: Any, directory: Path, driver: str = "ScriptedNodesDriver", more: str = ""
+    ) -> None:
         self.script_path = directory / "script.json"
         self.transport = LyingTransport(InProcessTransport(app))
         _, self.parts = assembled(
             directory,
             self.transport,
             "update_resources_interval = -1\n"
-            f"compute_driver = tests.functional.agent.scripted_driver.{driver}\n",
+            f"compute_driver = tests.functional.agent.scripted_driver.{driver}\n{more}",
         )
         self.tracker = self.parts.tracker(wait=lambda _seconds: False)
         self.schedule = PassSchedule(time.monotonic)

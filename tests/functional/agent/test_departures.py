@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker import removed_nodes
 from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.nodes_scene import NodesScene
-from tests.functional.agent.processes import PlacementProcess, eventually, running
-from tests.functional.agent.processes import claim as claim_over_http
 from tests.functional.report.claims import claim
 
 Nodes = dict[str, str]
+PLAIN = "[compute_agent]\nuse_placement_extensions = never\n"
 CHILDREN = {"card": {"CUSTOM_CARD": {"total": 1}}}
 
 
@@ -43,8 +41,8 @@ def other(app: Any) -> Iterator[ReportClient]:
 
 def reported(scene: NodesScene, nodes: Nodes, **more: Any) -> NodesScene:
     scene.script(nodes, **more)
-    for _ in range(2):
-        scene.run_due()
+    scene.report(NODE_LIST)
+    scene.run_due()
     return scene
 
 
@@ -99,7 +97,7 @@ def test_a_node_that_others_hold_something_of_stays_whole_until_it_is_given_back
     now, intervals, told = [1e6], [0.0], list[tuple[str, str, frozenset[str]]]()
     scene.departures.interval = lambda: intervals[0]
     scene.departures.on_holders = lambda *holders: told.append(holders)
-    monkeypatch.setattr(removed_nodes.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(removed_nodes, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for interval, seconds, tellings in (0, 9, 0), (100, 9, 1), (100, 99, 1), (100, 1, 2):
         intervals[0], now[0] = interval, now[0] + seconds
         look(scene, left, children=CHILDREN, deleted=[name])
@@ -113,42 +111,26 @@ def test_a_node_that_others_hold_something_of_stays_whole_until_it_is_given_back
         other.placement.allocations.delete_allocation(consumer)
     look(scene, left, deleted=[name])
     assert not scene.exists(nodes[name])
+    assert caplog.text.count("providers stay") == 1
+    reported(scene, nodes)
+    for consumer in consumers:
+        claim(other, nodes[name], {"VCPU": 1}, consumer)
+    look(scene, left, deleted=[name])
+    assert caplog.text.count("providers stay") == 2
 
 
-@pytest.mark.waiting
-def test_what_an_instance_that_is_gone_too_holds_of_a_node_is_healed_and_the_node_deleted(
-    placement: PlacementProcess,
-    new_agent: Callable[..., Any],
-    nodes: Nodes,
-    gone: tuple[str, Nodes],
-    tmp_path: Path,
+@pytest.mark.parametrize("lost", ["the ledger", "the mark"])
+def test_a_node_is_known_as_ours_by_the_ledger_and_by_its_mark(
+    scene: NodesScene, nodes: Nodes, gone: tuple[str, Nodes], other: ReportClient, lost: str
 ) -> None:
-    instances = tmp_path / "instances"
-    driver = "tests.functional.agent.scripted_driver.ScriptedNodesDriver"
-    agent = new_agent(placement.url, DEFAULT={"compute_driver": driver})
-    agent.configure(
-        compute_agent={
-            "audit_interval": 1,
-            "audit_grace": 0,
-            "instance_source": "file",
-            "instance_file": instances,
-            "heal_orphans": True,
-        }
-    )
-    agent.script(nodes=nodes)
     name, left = gone
-    with running(agent):
-        alive, dead = (claim_over_http(placement, nodes[name], {"VCPU": 1}) for _ in range(2))
-        instances.write_text(f"{alive}\n")
-        ahead = time.time() + 60  # who is older than the file is judged by it
-        os.utime(instances, (ahead, ahead))
-        agent.script(nodes=left, deleted=[name])
-        eventually(lambda: not placement.held(dead), "what the dead instance held")
-        assert placement.held(alive)
-        assert placement.root(name)
-        instances.write_text("")
-        os.utime(instances, (ahead, ahead))
-        eventually(lambda: placement.root(name) is None, "its providers deleted")
+    reported(scene, nodes)
+    if lost == "the ledger":
+        scene.parts.ledger.remember_providers(additions=(), removals=[nodes[name]])
+    else:
+        other.change_traits(nodes[name], remove=[OWNER_NOVA])
+    look(scene, left, deleted=[name])
+    assert not scene.exists(nodes[name])
 
 
 def test_a_node_that_is_only_elsewhere_now_keeps_its_providers(
@@ -188,7 +170,9 @@ def test_a_node_that_a_driver_without_others_lists_no_more_is_asked_about_until_
     assert not scene.exists(nodes[name])
 
 
-@pytest.mark.parametrize("change", ["inventory", "traits", "aggregates", "a child", "nothing"])
+@pytest.mark.parametrize(
+    "change", ["inventory", "inventory, probed", "traits", "aggregates", "a child", "nothing"]
+)
 def test_a_wandering_node_that_another_agent_has_written_to_is_left_to_it(
     new_scene: Callable[..., NodesScene],
     nodes: Nodes,
@@ -197,15 +181,15 @@ def test_a_wandering_node_that_another_agent_has_written_to_is_left_to_it(
     caplog: pytest.LogCaptureFixture,
     change: str,
 ) -> None:
-    """A claim that was released meanwhile is no such write."""
+    """A claim that was released meanwhile is no such write. A probe sees the generation alone."""
     caplog.set_level(logging.INFO)
     name, left = gone
     root = nodes[name]
-    scene = reported(new_scene("WanderingNodesDriver"), nodes)
+    scene = reported(new_scene("WanderingNodesDriver", PLAIN), nodes)
     consumer = claim(other, root, {"VCPU": 1})
     other.placement.allocations.delete_allocation(consumer)
     generation = other.placement.providers.traits(root, name).generation
-    if change == "inventory":
+    if change.startswith("inventory"):
         other.placement.providers.put_inventories(root, name, generation, {"VCPU": {"total": 9}})
     elif change == "traits":
         other.placement.providers.put_traits(root, name, generation, frozenset({"HW_CPU_X86_AVX"}))
@@ -215,6 +199,8 @@ def test_a_wandering_node_that_another_agent_has_written_to_is_left_to_it(
         )
     elif change == "a child":
         other.placement.providers.create(str(uuid.uuid4()), f"{name}_ovs", root)
+    if "probed" in change:
+        scene.parts.report.get_provider_tree(root)
     look(scene, left, deleted=[name])
     assert scene.exists(root) == (change != "nothing")
     assert ("another agent has written to them" in caplog.text) == (change != "nothing")
@@ -229,6 +215,7 @@ def test_a_wandering_node_of_which_nothing_was_seen_is_left_to_others(
     scene.parts.report.drop_cache()
     look(scene, left, deleted=[name])
     assert scene.exists(nodes[name])
+    assert nodes[name] not in scene.parts.ledger.nodes()
 
 
 def test_a_child_of_others_keeps_the_tree(

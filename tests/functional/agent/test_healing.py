@@ -179,3 +179,24 @@ def test_a_reload_that_switches_on_what_cannot_heal_says_so_and_heals_nothing(
         assert agent.report()["trouble"] is None
         assert placement.held(instance) == {}
         assert "Traceback" not in agent.logged()
+
+
+def test_what_an_instance_that_is_gone_too_holds_of_a_node_is_healed_and_the_node_deleted(
+    placement, new_agent, nodes, instances
+):
+    agent = new_agent(
+        placement.url,
+        DEFAULT={"compute_driver": "tests.functional.agent.scripted_driver.ScriptedNodesDriver"},
+        compute_agent={**AUDIT, "instance_file": instances.path, "heal_orphans": True},
+    )
+    agent.script(nodes=nodes)
+    name, stays = nodes
+    with running(agent):
+        alive, dead = (claim(placement, nodes[name], {"VCPU": 1}) for _ in range(2))
+        instances.write(alive)
+        agent.script(nodes={stays: nodes[stays]}, deleted=[name])
+        eventually(lambda: not placement.held(dead), "what the dead instance held")
+        assert placement.held(alive)
+        assert placement.root(name)
+        instances.write()
+        eventually(lambda: placement.root(name) is None, "its providers deleted")

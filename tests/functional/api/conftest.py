@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from oslo_config import cfg
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
-from placement_server.store.connection.options import StoreOptions
+from placement_server.store.connection.options import store_options
 from placement_server.store.store import Store
 from tests.fixtures.databases import fresh_database, migrated_sqlite
 
@@ -40,8 +41,8 @@ OPTIONS = {
 
 
 def _open(database: str, options: dict[str, Any]) -> Client:
-    store = Store.open(database, options=StoreOptions(sqlite_synchronous=False))
     conf = _usual_configuration() if options == OPTIONS else _configuration(options)
+    store = Store.open(database, options=replace(store_options(conf), sqlite_synchronous=False))
     return Client(build_app(conf, store), store)
 
 

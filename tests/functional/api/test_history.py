@@ -47,6 +47,14 @@ def claim(api: Client, consumer: str, held: dict[str, dict[str, int]], generatio
     assert answer.status == 204, answer.body
 
 
+def test_a_server_that_is_to_keep_no_past_changes_keeps_none(make_api: MakeApi) -> None:
+    api = make_api(placement_server__history_days=0)
+    root = host(api, VCPU={"total": 16})
+    claim(api, str(uuid.uuid4()), {root: {"VCPU": 4}}, None)
+    assert history(api) == []
+    assert api("GET", "/history", version=EXTENDED).json["days"] == 0
+
+
 def test_claims_say_who_got_what_of_which_provider_from_how_much_to_how_much(api: Client) -> None:
     root = host(api, VCPU={"total": 16}, MEMORY_MB={"total": 4096})
     cell = host(api, root, VCPU={"total": 8})
