@@ -62,6 +62,10 @@ class NumaCell(Struct, frozen=True):
     """CPUs that are switched off, ascending, as far as they are known."""
 
 
+MEMORY_TOLERANCE = 10
+"""Cells and host may differ by one part in so many before the difference matters."""
+
+
 class Cpu(Struct, frozen=True):
     """A logical CPU (hardware thread) that is online."""
 

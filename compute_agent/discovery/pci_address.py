@@ -31,3 +31,10 @@ def pci_address(text: str) -> PciAddress:
 def is_pci_address(text: str) -> bool:
     """Whether this is a PCI address as `pci_address` writes it."""
     return _NORMALISED.fullmatch(text) is not None
+
+
+def order(address: PciAddress) -> tuple[int, ...]:
+    """Sort key: addresses as numbers, since domains differ in length."""
+    domain, bus, rest = address.split(":")
+    device, function = rest.split(".")
+    return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)

@@ -16,7 +16,7 @@ from compute_agent.claims.guests import cannot_tell
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
 from compute_agent.daemon.message_bus import fault_of
-from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.drift.instances.agents import TOPIC
 from compute_agent.manage.devices import examine_devices

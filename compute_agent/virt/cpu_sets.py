@@ -7,7 +7,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery import cpu_list
 from compute_agent.programs.whole_numbers import whole_number
 
 MAX_CPU_ID = 65535

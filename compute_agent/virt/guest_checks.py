@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery import cpu_list
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout.options import MdevTypeOptions

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from compute_agent.claims.host_cells import cells_of
-from compute_agent.discovery import capture
+from compute_agent.discovery import capture, cpu_list
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.discovery.libvirt import source
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.join import join
-from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.discovery.sysfs.nics import cards
+from compute_agent.discovery.nic_cards import cards
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import Cell, Host
 from compute_agent.fitting.plan import Plan

@@ -26,8 +26,9 @@ from compute_agent.discovery.libvirt.facts import (
     NodeDevices,
     PciNodeDevice,
 )
+from compute_agent.discovery.pci_address import order
 from compute_agent.discovery.sysfs.gpus import is_gpu
-from compute_agent.discovery.sysfs.pci import ETHERNET, INFINIBAND, NETWORK, network_kind, order
+from compute_agent.discovery.sysfs.pci import ETHERNET, INFINIBAND, NETWORK, network_kind
 
 MAC_LENGTH: Final = len("00:00:00:00:00:00")
 SNP: Final = "sev-snp"

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from compute_agent.discovery.facts import HostTopology, MemoryEncryption, NumaCell, PciAddress
-from compute_agent.discovery.sysfs import cpu_list, memory
-from compute_agent.discovery.sysfs.cells import TOLERANCE
-from compute_agent.discovery.sysfs.pci import order
+from compute_agent.discovery import cpu_list
+from compute_agent.discovery.facts import (
+    MEMORY_TOLERANCE,
+    HostTopology,
+    MemoryEncryption,
+    NumaCell,
+    PciAddress,
+)
+from compute_agent.discovery.pci_address import order
+from compute_agent.discovery.sysfs import memory
 from compute_agent.programs.printable import first_of
 
 NAMED: Final = 8
@@ -24,7 +30,7 @@ _AMD_KINDS: Final = (
 def differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
     """Yield a sentence for each fact of which they have different values."""
     difference = abs(libvirt.memory_kib - sysfs.memory_kib)
-    if libvirt.memory_kib and difference * TOLERANCE > sysfs.memory_kib:
+    if libvirt.memory_kib and difference * MEMORY_TOLERANCE > sysfs.memory_kib:
         yield (
             f"libvirt reports {libvirt.memory_kib} KiB of memory of the host, /proc/meminfo "
             f"{sysfs.memory_kib} KiB; the smaller is used"

@@ -17,11 +17,11 @@ from xml.etree.ElementTree import Element
 
 from msgspec import Struct
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, PciAddress
 from compute_agent.discovery.libvirt.elements import address, document, kib, number
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, GuestMemory
-from compute_agent.discovery.sysfs import cpu_list
 
 DEFAULT_HUGE_PAGE_KIB: Final = 2048
 """Size of pages that a description asks for without a size, where the host's own default is not

@@ -32,7 +32,7 @@ from compute_agent.discovery.facts import (
 from compute_agent.discovery.libvirt.described import describe
 from compute_agent.discovery.libvirt.differences import differences, encryption_differences
 from compute_agent.discovery.libvirt.facts import HypervisorReading
-from compute_agent.discovery.sysfs.pci import order
+from compute_agent.discovery.pci_address import order
 
 SHARED_CPU: Final = frozenset({"LXC"})
 """Hypervisors whose guests get the CPU of the host as it is."""

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 
 from msgspec.structs import replace
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CellId, Cpu, CpuId, HugePages, NumaCell
 from compute_agent.discovery.libvirt import elements, node_devices
@@ -20,7 +21,6 @@ from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.domain import MOST_CPUS
 from compute_agent.discovery.libvirt.facts import Emulator, HostCapabilities, HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
-from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.cells import each_cpu_once
 
 DOCUMENT: Final = "getCapabilities"

@@ -15,9 +15,10 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
-from compute_agent.discovery.facts import CellId, CpuId, NumaCell
-from compute_agent.discovery.sysfs import cpu_list, memory
+from compute_agent.discovery.facts import MEMORY_TOLERANCE, CellId, CpuId, NumaCell
+from compute_agent.discovery.sysfs import memory
 from compute_agent.discovery.sysfs.cpus import Cpus
 from compute_agent.discovery.sysfs.reader import Machine
 
@@ -26,9 +27,6 @@ ONLINE = f"{NODES}/online"
 CPULIST = "cpulist"
 MEMINFO = "meminfo"
 DISTANCE = "distance"
-
-TOLERANCE = 10
-"""Nodes and host may differ by one part in so many before it is worth a warning."""
 
 _CPU_LINK = re.compile(r"cpu(\d+)")
 _NODE_DIRECTORY = re.compile(r"node(\d+)")
@@ -59,7 +57,7 @@ def discover(machine: Machine, cpus: Cpus, memory_kib: int) -> tuple[NumaCell, .
     if cells:
         # they differ in containers, and in guests with memory plugged in
         together = sum(cell.memory_kib for cell in cells)
-        if abs(together - memory_kib) * TOLERANCE > memory_kib:
+        if abs(together - memory_kib) * MEMORY_TOLERANCE > memory_kib:
             machine.warn(
                 f"the nodes in {machine.sys.path(NODES)} have {together} KiB of memory together,"
                 f" {machine.proc.path(memory.MEMINFO)} has {memory_kib} KiB; each cell keeps what"

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
-from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.reader import PROCFS, Machine
 
 CPUS = "devices/system/cpu"

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import CellId, NumaCell, PciAddress, PciDevice
-from compute_agent.discovery.pci_address import is_pci_address, pci_address
-from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery.pci_address import is_pci_address, order, pci_address
 from compute_agent.discovery.sysfs.reader import Machine
 
 DEVICES = "bus/pci/devices"
@@ -95,13 +95,6 @@ def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, 
     return {
         address: _with_vfs(machine, functions[address], functions) for address in ordered_addresses
     }
-
-
-def order(address: PciAddress) -> tuple[int, ...]:
-    """Sort key: addresses as numbers, since domains differ in length."""
-    domain, bus, rest = address.split(":")
-    device, function = rest.split(".")
-    return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
 
 
 class Locality:

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compute_agent.discovery.facts import CellId, Cpu, HostTopology, NumaCell
-from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.discovery.sysfs.cells import TOLERANCE
+from compute_agent.discovery import cpu_list
+from compute_agent.discovery.facts import MEMORY_TOLERANCE, CellId, Cpu, HostTopology, NumaCell
 from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout.options import LayoutOptions
 
@@ -250,7 +249,7 @@ def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
     excess = sum(c.memory_mib + sum(p.total_mib for p in c.pools) for c in cells) - most
     if excess <= 0:
         return cells
-    if excess * TOLERANCE > most:
+    if excess * MEMORY_TOLERANCE > most:
         cuts = {}
         for cell in sorted(cells, key=lambda cell: not cell.cpus)[::-1]:
             cuts[cell.id] = min(excess, cell.memory_mib)

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.facts import HostTopology, NicPort, PciAddress, PciDevice
-from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.programs.printable import first_of
 from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.devices.nics import reported_ports, reports_nics

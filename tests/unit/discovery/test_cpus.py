@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_agent.discovery import cpu_list
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.cpus import model_from_cpuinfo
 from tests.unit.discovery.conftest import Machine
 

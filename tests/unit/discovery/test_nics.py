@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.discovery.facts import HostTopology, NicCard
-from compute_agent.discovery.sysfs.nics import cards
+from compute_agent.discovery.nic_cards import cards
 from tests.data.kernel_formats import vpd
 from tests.data.machine_builder import MachineBuilder
 from tests.unit.discovery.conftest import Machine

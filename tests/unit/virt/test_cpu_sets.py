@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent import errors
-from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery import cpu_list
 from compute_agent.virt.cpu_sets import CpuSets, guest_cpus, parse_cpu_set
 
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, NicVf, PciAddress
-from compute_agent.discovery.sysfs.nics import cards
+from compute_agent.discovery.nic_cards import cards
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import DeviceSpec
