@@ -110,15 +110,6 @@ class UnknownColumn(errors.ComputeAgentError):
     """A column that the output does not have."""
 
 
-JSON: Final = "--json  one JSON document on stdout"
-TABLE_OPTIONS: Final = """
-    -f --format {table,json,value} (table)  format of the output
-    -c --column COLUMN *                    print only this column, in format table or value
-                                            (repeatable)
-    """
-"""Options that choose a format and columns, as the OpenStack client has them."""
-
-
 def print_json(document: object) -> None:
     """Print a document for scripts."""
     print(json.dumps(document, indent=2))

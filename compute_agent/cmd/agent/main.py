@@ -10,8 +10,7 @@ from typing import Final
 
 from compute_agent import __version__, errors, extras
 from compute_agent.cmd import program
-from compute_agent.cmd.output import JSON
-from compute_agent.cmd.trees.form import FORM_OPTIONS
+from compute_agent.cmd.shared_options import FORM_OPTIONS, JSON
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import Argument
 from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table

@@ -22,9 +22,9 @@ from compute_agent.cmd.manage.options import (
     add_command,
     uuid_of,
 )
-from compute_agent.cmd.output import TABLE_OPTIONS, UnknownColumn
+from compute_agent.cmd.output import UnknownColumn
 from compute_agent.cmd.placement.arguments import MEMBER_OF
-from compute_agent.cmd.trees.form import BYTES, FORM_OPTIONS
+from compute_agent.cmd.shared_options import BYTES, FORM_OPTIONS, TABLE_OPTIONS
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import arguments
 from compute_agent.programs.exit_status import Exit

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from compute_agent import errors
 from compute_agent.cmd import program
-from compute_agent.cmd.output import JSON
+from compute_agent.cmd.shared_options import JSON
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import Argument, Container, arguments
 from compute_agent.programs.exit_status import SHARED, Exit, exit_table

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from compute_agent.cmd import program
-from compute_agent.cmd.output import JSON, TABLE_OPTIONS
 from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.shared_options import JSON, TABLE_OPTIONS
 from compute_agent.programs.arguments import Argument
 from compute_agent.programs.exit_status import exit_table
 

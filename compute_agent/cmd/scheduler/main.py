@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.output import JSON, print_json
+from compute_agent.cmd.output import print_json
 from compute_agent.cmd.scheduler.request_options import REQUEST_OPTIONS, SPEC_OPTION
+from compute_agent.cmd.shared_options import JSON
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import exit_table

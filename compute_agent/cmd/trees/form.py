@@ -30,19 +30,6 @@ class TreeForm(NamedTuple):
     tables: Collection[str] = ()
 
 
-BYTES: Final = "--bytes:in_bytes  memory and disk in bytes"
-"""The option for scripts of a command that shows amounts."""
-
-FORM_OPTIONS: Final = f"""
-    --class:resource_class CLASS  only providers that have CLASS
-    --used                        only providers that are in use
-    --providers                   one line for each provider, with uuid, also for equal providers
-    --traits                      also show the traits
-    {BYTES}
-    """
-"""The options of a command that shows a tree."""
-
-
 def given_form_options(namespace: argparse.Namespace) -> list[str]:
     """Return the names of those that were given."""
     options = {

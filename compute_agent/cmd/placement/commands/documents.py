@@ -11,13 +11,14 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from compute_agent.cmd.output import JSON, print_json, show
+from compute_agent.cmd.output import print_json, show
 from compute_agent.cmd.placement.arguments import BadInput
 from compute_agent.cmd.placement.client import Client, NamedThingMissing
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.screen import progress_bars
+from compute_agent.cmd.shared_options import JSON
 from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 from compute_agent.programs.decoding import Misfit, Whole, check_json, convert, matching

@@ -13,7 +13,8 @@ from compute_agent.cmd.output import print_paged, show_record, show_rows
 from compute_agent.cmd.placement.arguments import MEMBER_OF, BadInput, amounts, query_amounts
 from compute_agent.cmd.placement.client import Client, part_path, path_segment
 from compute_agent.cmd.placement.parser import OPTIONAL_PROVIDER, PROVIDER, Commands
-from compute_agent.cmd.trees.form import FORM_OPTIONS, form_of
+from compute_agent.cmd.shared_options import FORM_OPTIONS
+from compute_agent.cmd.trees.form import form_of
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.programs.arguments import arguments
 from compute_agent.programs.whole_numbers import whole
