@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compute_agent import errors
-from compute_agent.agent.change_follower import WAIT, ChangeFollower
 from compute_agent.claims.book import ClaimBook
-from compute_agent.claims.host_view import CellPolicy, HostNetworks
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.instances.source import check_healing
 from compute_agent.drift.repair import HealedKinds
-from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import ReadOnlyTransport
@@ -40,16 +37,18 @@ from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.place import UNKNOWN, own_place
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
-from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import FeedState, StatusBoard
 from compute_agent.tracker.write_contest import WriteContest
 from compute_agent.virt.loading import load_driver
-from compute_agent.virt.settings import plan_options
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from compute_agent.agent.change_follower import ChangeFollower
+    from compute_agent.claims.assignment import Assigner
+    from compute_agent.claims.host_view import CellPolicy
     from compute_agent.placement.transports.transport import Transport
+    from compute_agent.tracker.shared_disk import SharedDisk
     from compute_agent.virt.driver import ComputeDriver
 
 DEFAULT_PERIOD = 60.0
@@ -103,6 +102,15 @@ class AgentParts(Struct, frozen=True):
             self.report,
             self.driver,
             self.ledger,
+        )
+
+    def assigner(self, claims: ClaimBook) -> Assigner:
+        """Return what gives instances what is free."""
+        # loaded by an agent that is asked for it
+        from compute_agent.claims.assignment import Assigner
+
+        return Assigner(
+            claims,
             self_claim=self.conf.compute_agent.legacy_self_claim == "auto",
             policy=cell_policy(self.conf),
             on_undecided=self.board.count_undecided_claim,
@@ -114,6 +122,9 @@ class AgentParts(Struct, frozen=True):
         """Return what follows changes in placement; None where that is not wanted."""
         if not self.conf.compute_agent.follow_changes:
             return None
+        from compute_agent.agent.change_follower import WAIT, ChangeFollower
+        from compute_agent.placement.changes import ChangeFeed
+
         self.board.feed_is(FeedState.STARTING)
         limit = self.conf.placement.timeout
         return ChangeFollower(
@@ -279,6 +290,8 @@ def shared_disk_of(conf: cfg.ConfigOpts, report: ReportClient) -> SharedDisk | N
     uuid = conf.compute_agent.shared_disk_provider
     if uuid is None:
         return None
+    from compute_agent.tracker.shared_disk import SharedDisk
+
     return SharedDisk(report, uuid.lower(), spread=tracker_options(conf).limits().period)
 
 
@@ -312,6 +325,9 @@ def tracker_options(conf: cfg.ConfigOpts) -> TrackerOptions:
 
 def cell_policy(conf: cfg.ConfigOpts) -> CellPolicy:
     """Return how claims choose NUMA cells."""
+    from compute_agent.claims.host_view import CellPolicy, HostNetworks
+    from compute_agent.virt.settings import plan_options
+
     physnets = {
         name: frozenset(conf[physnet_group(name)].numa_nodes) for name in conf.neutron.physnets
     }

@@ -17,7 +17,6 @@ from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
 from compute_agent.claims.host_cells import cells_of
 from compute_agent.claims.units import core_holders
-from compute_agent.daemon import state_dump
 from compute_agent.report.steps import describe
 from compute_agent.virt.layout.application import UNHEALTHY
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.agent.availability import Availability
+    from compute_agent.claims.assignment import Assigner
     from compute_agent.claims.book import ClaimBook
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.pass_schedule import PassSchedule
@@ -55,6 +55,14 @@ class AgentCommands(Struct, eq=False):
     wake: Callable[[], None]
     book: ClaimBook
     availability: Availability
+    _assigner: Assigner | None = None
+
+    @property
+    def assigner(self) -> Assigner:
+        """What gives instances what is free."""
+        if self._assigner is None:
+            self._assigner = self.parts.assigner(self.book)
+        return self._assigner
 
     def status(self, node: str | None = None) -> dict[str, Any]:
         """Return the status document, with one node or all.
@@ -165,9 +173,9 @@ class AgentCommands(Struct, eq=False):
         """Give an instance what was allocated for it on this host; see `request_from`.
 
         :returns: the claim, with the named units that the instance gets; see `answer_of`.
-        :raises ComputeAgentError: as `ClaimBook.claim`, or an argument cannot be read.
+        :raises ComputeAgentError: as `Assigner.claim`, or an argument cannot be read.
         """
-        claim = self.book.claim(claim_messages.request_from(spec, allocations, mappings))
+        claim = self.assigner.claim(claim_messages.request_from(spec, allocations, mappings))
         self._ask_for_a_pass("claim", claim.node)
         return claim_messages.answer_of(claim, self.tracker.reported_tree(claim.node)[0])
 
@@ -188,7 +196,7 @@ class AgentCommands(Struct, eq=False):
             raise errors.InvalidInput(
                 f"node is not given, and this agent has {len(names)} nodes: {', '.join(names)}."
             )
-        host, answer = self.book.try_out(claim_messages.mapping("spec", spec), node or names[0])
+        host, answer = self.assigner.try_out(claim_messages.mapping("spec", spec), node or names[0])
         return {"fits": isinstance(answer, Plan), "lines": draw(host, answer)}
 
     def drop_claim(self, instance: str, error: str = "", image: str = "") -> bool:
@@ -272,7 +280,7 @@ class AgentCommands(Struct, eq=False):
                 if fact := facts.get(name):
                     # drivers give it as JSON, or as what that stands for
                     announced_facts[name] = json.loads(fact) if isinstance(fact, str) else fact
-            announced_facts |= self.book.free(node)
+            announced_facts |= self.assigner.free(node)
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             LOG.debug("Node %s: its cells are not announced: they cannot be read now.", node)
         except (errors.ComputeHostNotFound, errors.ComputeResourcesUnavailable) as error:
@@ -302,6 +310,8 @@ class AgentCommands(Struct, eq=False):
 
     def dump_state(self) -> None:
         """Write what is going on to stderr."""
+        from compute_agent.daemon import state_dump
+
         details = {
             "running passes": self.schedule.running_nodes(),
             "seconds to the next pass": self.schedule.seconds_to_next(),

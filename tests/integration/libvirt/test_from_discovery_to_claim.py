@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent.agent import assembly, claim_messages
-from compute_agent.claims.book import ClaimBook
+from compute_agent.claims.assignment import Assigner
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.request.ports import binding_allocation, groups_of_port
@@ -46,9 +46,9 @@ class Guest:
 class Host:
     """One host, and guests that are scheduled to it and claimed on it."""
 
-    def __init__(self, world: World, claims: ClaimBook, root: str) -> None:
+    def __init__(self, world: World, assigner: Assigner, root: str) -> None:
         self._world = world
-        self._claims = claims
+        self._assigner = assigner
         tree = world.call("GET", f"/resource_providers?in_tree={root}")["resource_providers"]
         self.names: dict[str, str] = {
             provider["uuid"]: provider["name"].removeprefix(f"{NODE}_") for provider in tree
@@ -65,7 +65,7 @@ class Host:
         request = claim_messages.request_from(
             {"instance_uuid": instance}, allocated["allocations"], allocated["mappings"]
         )
-        claim = self._claims.claim(request)
+        claim = self._assigner.claim(request)
         units: dict[str, list[str]] = {}
         for unit in claim.units:
             units.setdefault(unit.resource_class, []).append(unit.name)
@@ -109,7 +109,7 @@ def host(libvirt_run_directory: Path, tmp_path_factory: pytest.TempPathFactory) 
         tracker.add_node(node, root)
         assert tracker.run_pass(node).completed
         world = World(transport, directory / "journal")
-        yield Host(world, parts.claims(tracker), root)
+        yield Host(world, parts.assigner(parts.claims(tracker)), root)
         parts.close()
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from compute_agent import conf as agent_conf
 from compute_agent.agent import claim_messages
+from compute_agent.claims.assignment import Assigner
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.checks import ClaimRequest
 from compute_agent.claims.host_view import CellPolicy
@@ -117,13 +118,12 @@ class Host:
             self.report,
             self.driver,
             Ledger(self.state),
-            policy=self.policy,
-            clock=lambda: 1000.0,
         )
+        self.assigner = Assigner(self.book, policy=self.policy, clock=lambda: 1000.0)
 
     def claims_by_itself(self) -> None:
         """From now on allocate where no scheduler did."""
-        self.book.self_claim = True
+        self.assigner.self_claim = True
 
     def provider(self, resource_class: str, name: str = "") -> str:
         """Return the first provider that counts a class and whose name ends so."""
@@ -138,7 +138,7 @@ class Host:
         """Allocate in placement and claim here; returns the names of the units given."""
         self.allocate(consumer, **amounts)
         request = ClaimRequest(consumer, self.report.held[consumer], migration=migration)
-        return [unit.name for unit in self.book.claim(request).units]
+        return [unit.name for unit in self.assigner.claim(request).units]
 
     def allocate(self, consumer: str, **amounts: int) -> None:
         held: dict[str, dict[str, int]] = {}
@@ -173,4 +173,4 @@ def claimed(
     """Allocate `held` in placement and claim it here, as a caller on the bus does."""
     host.report.held[consumer] = held
     sent = {"instance_uuid": consumer, "migration_uuid": migration, **(spec or {})}
-    return host.book.claim(claim_messages.request_from(sent, {}, mappings or {}))
+    return host.assigner.claim(claim_messages.request_from(sent, {}, mappings or {}))

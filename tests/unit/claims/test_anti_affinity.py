@@ -13,7 +13,7 @@ def comes(host, consumer, *members, most=1, **more):
     group = {"policy": "anti-affinity", "members": list(members)}
     group["rules"] = {"max_server_per_host": most}
     spec = {"instance_uuid": consumer, "instance_group": group, **more}
-    return host.book.claim(claim_messages.request_from(spec, {}, {}))
+    return host.assigner.claim(claim_messages.request_from(spec, {}, {}))
 
 
 def test_of_two_members_who_may_not_be_together_the_later_one_is_refused(host):

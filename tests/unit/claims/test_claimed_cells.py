@@ -115,7 +115,7 @@ def test_a_guest_that_floats_has_no_cells(flat):
 
 
 def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
-    (free, _other) = flat.book.free("h")["cells"]
+    (free, _other) = flat.assigner.free("h")["cells"]
     half = free["memory_mb"] // 2 + 1
     use = CellUse(0, vcpus=1, memory_mib=half)
     flat.driver.spawn(THREE, devices=InstanceDevices(cells=(use,)))
@@ -131,10 +131,10 @@ def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
 def test_a_guest_that_runs_on_what_it_was_given_counts_once_in_its_cell(flat):
     spec = flavor(1, 512, numa_nodes=1)
     (taken_cell,) = claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}, spec).cells
-    before = flat.book.free("h")["cells"]
+    before = flat.assigner.free("h")["cells"]
     use = CellUse(taken_cell.cell, vcpus=1, memory_mib=512)
     flat.driver.spawn(ONE, devices=InstanceDevices(cells=(use,)))
-    assert flat.book.free("h")["cells"] == before
+    assert flat.assigner.free("h")["cells"] == before
 
 
 @pytest.mark.parametrize(("packing", "expected"), [(False, [0, 1]), (True, [0, 0])])
@@ -210,12 +210,12 @@ def test_a_flavor_that_cannot_be_read_names_the_setting(flat):
 def test_what_is_free_of_each_cell_and_its_networks_are_announced(tmp_path, is_flat):
     near = HostNetworks({"left": frozenset({0})}, frozenset({1}))
     host = Host(tmp_path, flat=is_flat, policy=CellPolicy(near))
-    left, right = host.book.free("h")["cells"]
+    left, right = host.assigner.free("h")["cells"]
     assert (left["physnets"], left["tunneled"]) == (["left"], False)
     assert (right["physnets"], right["tunneled"]) == ([], True)
     assert (left["vcpu"], left["pcpu"]) == (4, 4)
     spec = flavor(3, 512, numa_nodes=1, cpu_policy="dedicated")
     provider = ROOT if is_flat else cell(host, 1)
     claimed(host, ONE, {provider: {"PCPU": 3, "MEMORY_MB": 512}}, spec)
-    after = host.book.free("h")["cells"][1]
+    after = host.assigner.free("h")["cells"][1]
     assert (after["pcpu"], after["memory_mb"]) == (1, right["memory_mb"] - 512)

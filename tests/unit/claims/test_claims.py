@@ -40,10 +40,10 @@ def test_a_claim_asks_placement_for_the_consumer_and_nothing_else_and_asks_again
 def test_without_allocation_there_is_no_claim(host):
     request = ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 1}})
     with pytest.raises(errors.ComputeResourcesUnavailable, match="holds no allocation"):
-        host.book.claim(request)
+        host.assigner.claim(request)
     host.report.held[ONE] = {OTHER_HOST: {"PCPU": 1}}
     with pytest.raises(errors.ComputeResourcesUnavailable, match="of other hosts"):
-        host.book.claim(request)
+        host.assigner.claim(request)
     assert host.book.claims() == []
 
 
@@ -51,13 +51,13 @@ def test_an_allocation_smaller_than_the_host_was_told_is_refused(host):
     host.allocate(ONE, PCPU=1)
     request = ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 2}})
     with pytest.raises(errors.ComputeResourcesUnavailable, match="2 PCPU on provider"):
-        host.book.claim(request)
+        host.assigner.claim(request)
 
 
 def test_what_an_instance_holds_elsewhere_is_no_matter_of_this_host(host):
     host.allocate(ONE, VCPU=1)
     host.report.held[ONE][OTHER_HOST] = {"DISK_GB": 5}
-    claim = host.book.claim(ClaimRequest(ONE, host.report.held[ONE]))
+    claim = host.assigner.claim(ClaimRequest(ONE, host.report.held[ONE]))
     assert set(claim.amounts) == {host.provider("VCPU")}
 
 
@@ -114,17 +114,17 @@ def test_a_group_must_be_served_by_a_provider_that_is_held_or_of_this_host(host)
     host.allocate(ONE, VCPU=1, VGPU=1)
     gpu = host.provider("VGPU")
     served = {"": [host.provider("VCPU")], "_gpu": [gpu], "_no_resources": [ROOT]}
-    claim = host.book.claim(ClaimRequest(ONE, host.report.held[ONE], served))
+    claim = host.assigner.claim(ClaimRequest(ONE, host.report.held[ONE], served))
     assert claim.providers_of["_gpu"] == (gpu,)
     with pytest.raises(errors.AssignedResourceNotFound, match="group '_x'"):
-        host.book.claim(ClaimRequest(ONE, host.report.held[ONE], {"_x": [OTHER_HOST]}))
+        host.assigner.claim(ClaimRequest(ONE, host.report.held[ONE], {"_x": [OTHER_HOST]}))
 
 
 def test_a_provider_or_a_node_of_somebody_else_is_told(host):
     with pytest.raises(errors.ComputeHostNotFound, match="No node of this agent"):
-        host.book.claim(ClaimRequest(ONE, {OTHER_HOST: {"VCPU": 1}}))
+        host.assigner.claim(ClaimRequest(ONE, {OTHER_HOST: {"VCPU": 1}}))
     with pytest.raises(errors.ComputeHostNotFound, match="not managed by this agent"):
-        host.book.claim(ClaimRequest(ONE, node="elsewhere"))
+        host.assigner.claim(ClaimRequest(ONE, node="elsewhere"))
 
 
 def test_a_move_holds_old_and_new_until_it_is_confirmed(host):
@@ -160,7 +160,7 @@ def test_a_start_with_a_unit_that_is_gone_is_refused_with_unit_and_instance(host
 
 def test_claims_of_another_node_of_the_agent_are_no_matter_of_this_one(host):
     host.allocate(ONE, PCPU=1)
-    claim = host.book.claim(ClaimRequest(ONE, host.report.held[ONE], node="h"))
+    claim = host.assigner.claim(ClaimRequest(ONE, host.report.held[ONE], node="h"))
     gone_units = tuple(replace(unit, name="99") for unit in claim.units)
     other = replace(claim, consumer=TWO, instance=TWO, node="other", units=gone_units)
     host.book.ledger.change_claims(add=[other])
@@ -283,7 +283,7 @@ def test_whoever_starts_the_guest_is_told_which_functions_keep_their_driver(
 ):
     host = Host(tmp_path, tags=tags)
     host.allocate(ONE, CUSTOM_VF=1, PCPU=1)
-    claim = host.book.claim(ClaimRequest(ONE))
+    claim = host.assigner.claim(ClaimRequest(ONE))
     answer = claim_messages.answer_of(claim, host.tree)
     told = {unit["resource_class"]: unit.get("managed") for unit in answer["units"]}
     assert told == {"CUSTOM_VF": managed, "PCPU": None}
@@ -292,7 +292,7 @@ def test_whoever_starts_the_guest_is_told_which_functions_keep_their_driver(
 def test_a_claim_is_answered_for_even_if_its_device_leaves_the_tree_at_that_moment(tmp_path):
     host = Host(tmp_path)
     host.allocate(ONE, CUSTOM_VF=1)
-    claim = host.book.claim(ClaimRequest(ONE))
+    claim = host.assigner.claim(ClaimRequest(ONE))
     [unit] = claim.units
     tree = host.tree.snapshot()
     tree.remove(unit.provider_uuid)

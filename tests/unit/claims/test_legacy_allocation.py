@@ -15,11 +15,11 @@ from tests.unit.claims.claiming import ONE, OTHER_HOST, ROOT, TWO
 def test_during_an_upgrade_the_host_allocates_what_the_caller_names(host):
     host.claims_by_itself()
     wanted = {host.provider("PCPU"): {"PCPU": 2}}
-    claim = host.book.claim(ClaimRequest(ONE, wanted, project="p", user="u"))
+    claim = host.assigner.claim(ClaimRequest(ONE, wanted, project="p", user="u"))
     assert host.report.held[ONE] == wanted
     assert len(claim.units) == 2
     assert host.report.asked[-1] == f"claim {ONE} p u (1, 38)"
-    again = host.book.claim(ClaimRequest(ONE, wanted))
+    again = host.assigner.claim(ClaimRequest(ONE, wanted))
     assert again.units == claim.units
 
 
@@ -32,7 +32,7 @@ def test_during_an_upgrade_the_host_allocates_on_its_root_what_the_flavor_says(h
     assert request.needs == {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 8}
     from_volume = claim_messages.request_from({**spec, "is_bfv": True}, {}, {})
     assert from_volume.needs["DISK_GB"] == 3
-    host.book.claim(request)
+    host.assigner.claim(request)
     assert host.report.held[ONE] == {ROOT: {"VCPU": 2, "MEMORY_MB": 512}}
 
 
@@ -49,16 +49,20 @@ def test_extra_specs_of_the_flavor_count_in_what_the_host_allocates_by_itself(ho
         ROOT,
         {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}, "PCPU": {"total": 2}},
     )
-    host.book.claim(legacy_request(**{"hw:cpu_policy": "dedicated", "resources:MEMORY_MB": "99"}))
+    host.assigner.claim(
+        legacy_request(**{"hw:cpu_policy": "dedicated", "resources:MEMORY_MB": "99"})
+    )
     assert host.report.held[ONE] == {ROOT: {"PCPU": 2, "MEMORY_MB": 99}}
     with pytest.raises(errors.InvalidInput, match="resources:MEMORY_MB"):
-        host.book.claim(replace(legacy_request(**{"resources:MEMORY_MB": "much"}), instance=TWO))
+        host.assigner.claim(
+            replace(legacy_request(**{"resources:MEMORY_MB": "much"}), instance=TWO)
+        )
 
 
 def test_what_the_root_cannot_give_is_not_left_out_of_what_the_host_allocates(host):
     host.claims_by_itself()
     with pytest.raises(errors.ComputeResourcesUnavailable, match="no MEMORY_MB, VCPU to give"):
-        host.book.claim(legacy_request())
+        host.assigner.claim(legacy_request())
     assert host.report.held == {}
 
 
@@ -79,7 +83,7 @@ def test_disk_that_is_shared_is_allocated_on_the_provider_that_shares_it(host):
         host.tree.update_traits(name, {trait})
     request = replace(legacy_request(), needs={"VCPU": 1, "DISK_GB": 5})
     plain = replace(request, spec={})
-    host.book.claim(plain)
+    host.assigner.claim(plain)
     assert host.report.held[ONE] == {ROOT: {"VCPU": 1}, pool: {"DISK_GB": 5}}
 
 
@@ -88,11 +92,11 @@ def test_a_host_takes_back_what_it_allocated_by_itself_when_it_refuses_the_insta
     cpus = host.provider("PCPU")
     host.claim(TWO, PCPU=4)
     with pytest.raises(errors.ComputeResourcesUnavailable, match="cannot give"):
-        host.book.claim(ClaimRequest(ONE, {cpus: {"PCPU": 1}}, project="p", user="u"))
+        host.assigner.claim(ClaimRequest(ONE, {cpus: {"PCPU": 1}}, project="p", user="u"))
     assert ONE not in host.report.held
     host.report.held[ONE] = {cpus: {"PCPU": 1}}
     with pytest.raises(errors.ComputeResourcesUnavailable, match="cannot give"):
-        host.book.claim(ClaimRequest(ONE))
+        host.assigner.claim(ClaimRequest(ONE))
     assert host.report.held[ONE], "what a scheduler claimed is the caller's to delete"
 
 
@@ -105,10 +109,10 @@ def test_during_an_upgrade_too_a_claim_of_the_scheduler_counts(host):
 def test_what_cannot_be_allocated_is_refused_during_an_upgrade_too(host):
     host.claims_by_itself()
     with pytest.raises(errors.ComputeResourcesUnavailable, match="neither allocations nor a fla"):
-        host.book.claim(ClaimRequest(ONE))
+        host.assigner.claim(ClaimRequest(ONE))
     host.report.lacking = "PCPU"
     with pytest.raises(errors.ComputeResourcesUnavailable, match="too little PCPU"):
-        host.book.claim(ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 1}}))
+        host.assigner.claim(ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 1}}))
     assert host.book.claims() == []
     with pytest.raises(errors.InvalidInput, match=r"spec\.flavor\.vcpus is 'many'"):
         claim_messages.request_from({"instance_uuid": ONE, "flavor": {"vcpus": "many"}}, {}, {})

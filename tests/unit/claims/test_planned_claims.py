@@ -78,7 +78,7 @@ def test_threads_of_the_emulator_have_a_cpu_of_their_own(host):
 
 def test_memory_in_huge_pages_is_not_given_to_guests_of_ordinary_memory(flat):
     flat.give_pages(30 * 512)  # 30 GiB of each cell
-    ordinary = sum(cell["memory_mb"] for cell in flat.book.free("h")["cells"])
+    ordinary = sum(cell["memory_mb"] for cell in flat.assigner.free("h")["cells"])
     half = ordinary // 2
     assert claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": half}}, flavor(1, half)).cells == ()
     spec = flavor(1, half + 100)
@@ -93,7 +93,7 @@ def test_memory_in_huge_pages_is_not_given_to_guests_of_ordinary_memory(flat):
 
 
 def test_memory_of_guests_without_a_claim_counts_as_it_is_seen(flat):
-    ordinary = sum(cell["memory_mb"] for cell in flat.book.free("h")["cells"])
+    ordinary = sum(cell["memory_mb"] for cell in flat.assigner.free("h")["cells"])
     memory = (MemoryUse(None, None, ordinary - 1000), MemoryUse(0, None, 600))
     flat.driver.spawn(TWO, devices=InstanceDevices(memory=memory))
     with pytest.raises(errors.ComputeResourcesUnavailable, match="of ordinary memory"):
@@ -193,12 +193,12 @@ def test_a_request_is_tried_out_on_the_host_and_nothing_is_given(tmp_path):
     for name in ("flat", "nested"):
         (tmp_path / name).mkdir()
         host = Host(tmp_path / name, flat=name == "flat", policy=CellPolicy(aliases=ALIASES))
-        free, answer = host.book.try_out(flavor(2, 512, alias="near:2", **DEDICATED), "h")
+        free, answer = host.assigner.try_out(flavor(2, 512, alias="near:2", **DEDICATED), "h")
         assert isinstance(answer, Plan)
         assert answer.parts[0].cell == 0
         assert [len(given.units) for given in answer.given] == [1, 1]
         assert {device.resource_class for device in free.devices} >= {"CUSTOM_VF", "VGPU"}
-        _free, refused = host.book.try_out(flavor(9, 512, **DEDICATED), "h")
+        _free, refused = host.assigner.try_out(flavor(9, 512, **DEDICATED), "h")
         assert isinstance(refused, Refusal)
         assert host.book.claims() == []
 
@@ -222,11 +222,11 @@ def test_a_claim_that_runs_for_longer_than_a_second_is_shown_with_its_stage(flat
 
 def test_a_claim_whose_fit_is_not_decided_is_refused_by_name_logged_and_counted(flat, caplog):
     board = StatusBoard("h")
-    flat.book.on_undecided = board.count_undecided_claim
+    flat.assigner.on_undecided = board.count_undecided_claim
     cells = {f"numa_cpus.{n}": n for n in range(2)} | {f"numa_mem.{n}": 512 for n in range(2)}
     wanted = {ROOT: {"VCPU": 2, "MEMORY_MB": 1024}}
     options = PlanOptions(budget=0, limit=0)
-    flat.book.policy = replace(flat.book.policy, options=options)
+    flat.assigner.policy = replace(flat.assigner.policy, options=options)
     with pytest.raises(errors.FitUndecided, match=f"Node h gives {ONE} nothing.* 0 steps"):
         claimed(flat, ONE, wanted, flavor(2, 1024, numa_nodes=2, **cells))
     assert board.counters().undecided_claims == 1
