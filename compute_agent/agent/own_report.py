@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from compute_agent.programs.printable import shortened
 from compute_agent.tracker.pass_schedule import NEVER
@@ -57,7 +58,7 @@ class OwnReport(Struct, eq=False):
             if node.enabled
             else shortened(node.disabled_reason, _SHOWN_LENGTH),
             "trouble": _text(node.trouble or host_trouble),
-            "place": self.place._asdict(),
+            "place": asdict(self.place),
         }
         return with_cores(report, self.cells(node.name))
 

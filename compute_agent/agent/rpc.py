@@ -22,6 +22,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
@@ -115,7 +116,7 @@ class Namesakes(Struct, eq=False):
 
     def message(self, roots: list[str]) -> dict[str, Any]:
         """Return what this agent announces to its namesakes."""
-        return {**self.own._asdict(), "roots": roots}
+        return {**asdict(self.own), "roots": roots}
 
     def hear(self, message: Mapping[str, Any]) -> None:
         """Take in what an agent of this name announces, this one among them.

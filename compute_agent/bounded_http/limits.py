@@ -34,7 +34,7 @@ REDIRECTS: Final = 3
 """Redirects that are followed for one request, all within the same scheme, host and port."""
 
 _BUFFER: Final = 64 * 1024
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+_NUMBER: Final = r"-?\d+(\.\d+)?"
 
 
 class LimitExceeded(Exception):
@@ -114,7 +114,7 @@ class BoundedAnswer(http.client.HTTPResponse):
 
 def seconds_of(value: str) -> float | None:
     """Return the seconds that a Retry-After asks to wait; `None` for a value without any."""
-    if _NUMBER.fullmatch(value.strip()):
+    if re.fullmatch(_NUMBER, value.strip()):
         return max(0.0, float(value))
     try:
         date = email.utils.parsedate_to_datetime(value)

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from compute_agent import errors
 
-_NAMED = re.compile(r"\[(?P<group>[^\]\s]+)\](?P<option>\w+)")
+_NAMED = r"\[(?P<group>[^\]\s]+)\](?P<option>\w+)"
 _WITH_SECRETS = ("placement", "nova", "neutron")
 """Groups with passwords, whose values are never shown."""
 
@@ -22,7 +22,7 @@ def places(conf: cfg.ConfigOpts, message: str) -> str:
     Empty when none of them is set in a file.
     """
     settings: dict[str, None] = {}
-    for match in _NAMED.finditer(message):
+    for match in re.finditer(_NAMED, message):
         if (place := _place(conf, match["group"], match["option"])) is not None:
             settings[place] = None
     return "; ".join(settings)

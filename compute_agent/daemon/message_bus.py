@@ -25,8 +25,8 @@ _ERRORS_OF_SCHEDULERS = "compute_agent.scheduler.errors"
 """Module of errors that a caller gets as they were raised, with what they carry."""
 LIBRARIES = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 """Names of the loggers below which the libraries of the bus log."""
-_WITHOUT_LISTENER = re.compile(r"NOT_FOUND - no exchange '\S+_fanout'")
-_VERSION = re.compile(r"\d+\.\d+")
+_WITHOUT_LISTENER = r"NOT_FOUND - no exchange '\S+_fanout'"
+_VERSION = r"\d+\.\d+"
 _REFUSALS: Final = (
     ("access to", "the user of [DEFAULT]transport_url needs more permissions: set_permissions"),
     ("access_refused", "the user or the password of [DEFAULT]transport_url is wrong"),
@@ -90,7 +90,7 @@ def is_without_listener(text: str) -> bool:
 
     :param text: of the error.
     """
-    return bool(_WITHOUT_LISTENER.search(text))
+    return bool(re.search(_WITHOUT_LISTENER, text))
 
 
 def keep_quiet() -> None:
@@ -105,7 +105,7 @@ def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:
     :param service: an option of group `upgrade_levels`.
     """
     value = conf.upgrade_levels[service]
-    return value if value and _VERSION.fullmatch(value) else None
+    return value if value and re.fullmatch(_VERSION, value) else None
 
 
 def shown_address(conf: cfg.ConfigOpts) -> str:

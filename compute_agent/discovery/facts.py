@@ -18,7 +18,7 @@ How the pieces refer to each other (all by id, never by object):
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import NewType
 
 from msgspec import Struct, field
 
@@ -36,7 +36,7 @@ PciAddress = NewType("PciAddress", str)
 """
 
 
-class HugePages(NamedTuple):
+class HugePages(Struct, frozen=True, order=True):
     """A pool of huge pages of one size on one cell."""
 
     size_kib: int

@@ -6,7 +6,7 @@ import re
 
 from compute_agent.discovery.facts import PciAddress
 
-_PCI_ADDRESS = re.compile(
+_PCI_ADDRESS = (
     r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?"
     r"(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})\.(?P<function>[0-7])"
 )
@@ -21,7 +21,7 @@ def pci_address(text: str) -> PciAddress:
     """
     if len(text) == _USUAL_LENGTH and _NORMALISED.fullmatch(text):
         return PciAddress(text)  # as the kernel writes it, thousands of times in a look
-    match = _PCI_ADDRESS.fullmatch(text.strip())
+    match = re.fullmatch(_PCI_ADDRESS, text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a PCI address such as 0000:81:00.0")
     domain, bus, device, function = (int(part or "0", 16) for part in match.groups())

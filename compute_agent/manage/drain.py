@@ -12,8 +12,13 @@ from msgspec import Struct
 from compute_agent import errors
 from compute_agent.placement.allocations.allocations import MIGRATION, UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts, by_class
-from compute_agent.placement.answers import AllocationRequest, Explanation, Summary, traits_of
-from compute_agent.placement.candidates import after_moves
+from compute_agent.placement.candidate_answers import (
+    AllocationRequest,
+    Explanation,
+    Summary,
+    traits_of,
+)
+from compute_agent.placement.candidates import Candidates, after_moves
 from compute_agent.placement.provider_trees import Part, WholeTree
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
@@ -179,7 +184,7 @@ def _placed_together(
         "leave_alone": {"trees": left_out},
         "time_limit": _PLANNING_SECONDS,
     }
-    plans = placement.candidates.make_room(question)["plans"]
+    plans = Candidates(placement.connection).make_room(question)["plans"]
     planned_moves = plans[0]["moves"] if plans else []
     places: dict[str, _Place] = {
         move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
@@ -195,7 +200,7 @@ def _placed_together(
     for first in range(0, len(stuck), _ASKED_TOGETHER):
         consumers = stuck[first : first + _ASKED_TOGETHER]
         texts = [urlencode(queries[consumer]) for consumer in consumers]
-        explanations = placement.candidates.explanations_if(changes, texts)
+        explanations = Candidates(placement.connection).explanations_if(changes, texts)
         for consumer, explanation in zip(consumers, explanations, strict=True):
             places[consumer] = None, _why_not(explanation, host_name)
     return places
@@ -221,7 +226,7 @@ def _placed_alone(
     places: dict[str, _Place] = {}
     for consumer, query in queries.items():
         parameters = [part for part in query if has_root_required or part[0] != "root_required"]
-        answer, _ = placement.candidates.get_allocation_candidates(
+        answer, _ = Candidates(placement.connection).get_allocation_candidates(
             [*parameters, ("limit", str(_ASKED_AT_ONCE))]
         )
         found_roots = (

@@ -1,9 +1,8 @@
-"""The calls of placement, by what they are about, over one connection."""
+"""The calls of placement about providers and allocations, over one connection."""
 
 from __future__ import annotations
 
 from compute_agent.placement.allocations.allocations import Allocations
-from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import ProviderTrees
 from compute_agent.placement.providers import MAX_LISTED, Providers
@@ -21,4 +20,3 @@ class PlacementApi:
         self.providers = Providers(connection, max_listed)
         self.trees = ProviderTrees(connection)
         self.allocations = Allocations(connection, self.providers)
-        self.candidates = Candidates(connection)

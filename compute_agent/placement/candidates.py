@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.answers import (
+from compute_agent.placement.answers import Usages
+from compute_agent.placement.candidate_answers import (
     CandidateList,
     Explanation,
     PlannedMove,
     Room,
     SupposedAnswers,
-    Usages,
 )
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import EXTENSIONS_VERSION, Microversion, Request

@@ -22,7 +22,7 @@ from compute_agent.bounded_http.limits import LARGE, LimitExceeded, seconds_of
 from compute_agent.placement.transports.transport import Request, Response, version_text
 from compute_agent.programs import decoding
 
-_TITLE: Final = re.compile(r"<title>\s*([^<]+?)\s*</title>", re.IGNORECASE)
+_TITLE: Final = r"<title>\s*([^<]+?)\s*</title>"
 _SEARCHED: Final = 2000
 """Characters of a page in which its title is looked for."""
 
@@ -40,9 +40,9 @@ SHOWN: Final = 500
 EXPLAINED: Final = 4000
 """Characters of an explanation that go into a message: all that placement ever has to say."""
 
-_NO_PROVIDER: Final = re.compile(r"resource provider '[^']+' that does not exist")
+_NO_PROVIDER: Final = r"resource provider '[^']+' that does not exist"
 
-_NO_CAPACITY: Final = re.compile(
+_NO_CAPACITY: Final = (
     r"(?:allocation for|Inventory for) '(?P<rc>[^']+)' on resource provider '(?P<rp>[^']+)'"
 )
 
@@ -92,7 +92,7 @@ def explanation(response: Response) -> str:
     """
     refusal = refusal_of(response)
     if refusal is None:
-        title = _TITLE.search(response.text[:_SEARCHED])
+        title = re.search(_TITLE, response.text[:_SEARCHED], re.IGNORECASE)
         foreign = f"a page {title[1]!r}" if title else response.text
         return " ".join(foreign[:SHOWN].split()) or "an empty body"
     _, _, specific = (detail := refusal.detail[:EXPLAINED]).partition("\n\n")
@@ -121,7 +121,7 @@ def is_about_providers(error: errors.PlacementError) -> bool:
     """
     if error.code == CONCURRENT_UPDATE:
         return CONSUMER_CONFLICT_TEXT not in error.detail.lower()
-    return error.status == 400 and _NO_PROVIDER.search(error.detail) is not None
+    return error.status == 400 and re.search(_NO_PROVIDER, error.detail) is not None
 
 
 def failure(kind: type[E], request: Request, response: Response) -> E:
@@ -188,7 +188,7 @@ def shortage_in(
     conflict = is_conflict(response) or is_consumer_conflict(response)
     if response.status == 409 and not conflict:
         detail = explanation(response)
-        match = _NO_CAPACITY.search(detail)
+        match = re.search(_NO_CAPACITY, detail)
         return NoCapacity(match["rp"] if match else "", match["rc"] if match else "", detail)
     raise failure(kind, request, response)
 

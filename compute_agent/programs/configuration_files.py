@@ -16,10 +16,8 @@ from compute_agent.programs.arguments import Argument, arguments
 
 LOG = logging.getLogger(__name__)
 
-_LOCATION: Final = re.compile(
-    r"^Value for option \S+ from (?P<where>.*?) is not valid: ", re.DOTALL
-)
-_DETAIL: Final = re.compile(r"detail='(?P<detail>[^']*)'")
+_LOCATION: Final = r"(?s)^Value for option \S+ from (?P<where>.*?) is not valid: "
+_DETAIL: Final = r"detail='(?P<detail>[^']*)'"
 _OPTIONS: Final = ("--config-file", "--config-dir")
 _CLOSE_OPTION: Final = 0.9
 _CLOSE_GROUP: Final = 0.85
@@ -130,10 +128,10 @@ def sentence(error: Exception) -> str:
 
 def _wrong_value(group: str, option: str, error: ValueError) -> str:
     text = str(error)
-    match = _LOCATION.match(text)
+    match = re.match(_LOCATION, text)
     where, reason = "", text
     if match:
-        detail = _DETAIL.search(match["where"])
+        detail = re.search(_DETAIL, match["where"])
         where = f" in {detail['detail'] if detail else match['where']}"
         reason = text[match.end() :]
     return f"option [{group}]{option}{where}: {reason}"

@@ -33,9 +33,9 @@ Value = TypeVar("Value")
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _learning: Final = threading.Lock()
 _words_of_patterns: dict[str, str] = {}
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
-_FIELD: Final = re.compile("Object (missing required|contains unknown) field `(.*)`")
-_EXPECTATION: Final = re.compile(r"Expected `([a-z| ]+)`(.*?)(, got .*)?")
+_PLAIN_KEY: Final = r"[A-Za-z0-9_.-]{1,60}"
+_FIELD: Final = "Object (missing required|contains unknown) field `(.*)`"
+_EXPECTATION: Final = r"Expected `([a-z| ]+)`(.*?)(, got .*)?"
 _WORDS: Final = {
     "int": "a whole number",
     "float": "a number",
@@ -164,13 +164,13 @@ def _located_fault(document: Any, kind: Any, text: str) -> str:
     else:
         keys = _keys(document, kind, text, path)
         place, value = "".join(map(_step, keys)), _at(document, keys)
-    if field := _FIELD.fullmatch(fault):
+    if field := re.fullmatch(_FIELD, fault):
         verb = "is missing" if field[1].startswith("missing") else "is not known"
         return f"{place}{_step(field[2])} {verb}".removeprefix(".")
     place = place.removeprefix(".") or "it"
     if not (keys or fault.startswith(("Expected", "Invalid"))):
         return fault
-    if expectation := _EXPECTATION.fullmatch(fault):
+    if expectation := re.fullmatch(_EXPECTATION, fault):
         kinds = " or ".join(_WORDS.get(kind, kind) for kind in expectation[1].split(" | "))
         words = _words_of_patterns.get(expectation[2], f"{kinds}{expectation[2]}")
         return f"{place} is {value_text(value)}, not {words}"
@@ -269,5 +269,5 @@ def _at(document: Any, keys: Iterable[Any]) -> Any:
 def _step(key: Any) -> str:
     if type(key) is int:
         return f"[{key}]"
-    is_plain = type(key) is str and _PLAIN_KEY.fullmatch(key)
+    is_plain = type(key) is str and re.fullmatch(_PLAIN_KEY, key)
     return f".{key}" if is_plain else f"[{value_text(key)}]"

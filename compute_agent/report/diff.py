@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, equal_inventories
@@ -29,7 +28,7 @@ class Rename(Struct, frozen=True):
     after: str
 
 
-class Difference(NamedTuple):
+class Difference(Struct, frozen=True):
     """The changes from an old tree to a new one.
 
     `create` has parents first, `delete` children first; the others follow the new tree's order.
@@ -44,7 +43,7 @@ class Difference(NamedTuple):
     delete: tuple[DeleteProvider, ...] = ()
 
     def __bool__(self) -> bool:
-        return any(tuple(self))
+        return any(astuple(self))
 
 
 def diff(old: ProviderTree, new: ProviderTree) -> Difference:

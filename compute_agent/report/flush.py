@@ -42,7 +42,7 @@ from compute_agent.report.steps import (
 
 LOG = logging.getLogger(__name__)
 
-NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
+NO_SUCH_CLASS: Final = r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)"
 
 MANY_INTERNAL_ERRORS: Final = 3
 """So many answers 500 in one flush are an outage, not a fault of one provider."""
@@ -268,7 +268,7 @@ class Flush(Struct, eq=False):
 
         :param detail: of a refusal; when it names no classes, false is returned.
         """
-        unknown_classes = NO_SUCH_CLASS.search(detail)
+        unknown_classes = re.search(NO_SUCH_CLASS, detail)
         if unknown_classes is None:
             return False
         for resource_class in unknown_classes[1].split(", "):

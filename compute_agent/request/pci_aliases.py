@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from compute_agent import errors
 from compute_agent.provider_tree.trait_names import HW_PCI_LIVE_MIGRATABLE
@@ -25,7 +27,7 @@ _DEVICE_TYPES: Final = {
 }
 
 
-class PciAlias(NamedTuple):
+class PciAlias(Struct, frozen=True):
     """The meaning of an alias: one device of this class with these traits.
 
     `device_types`: those of which it is, as agents mark them: PCI, PF, VF or VDPA.

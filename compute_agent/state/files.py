@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 from msgspec import Struct, to_builtins
 
@@ -173,7 +173,7 @@ def set_aside(path: Path) -> Path:
     return broken_path
 
 
-class WriteFailure(NamedTuple):
+class WriteFailure(Struct, frozen=True):
     """A document that could not be written, since when, and how often that was tried."""
 
     why: str

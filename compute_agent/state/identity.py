@@ -12,7 +12,6 @@ import uuid as uuids
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct, to_builtins
 
@@ -37,7 +36,7 @@ class Marker(Struct, frozen=True):
     machine_id: str
 
 
-class RootFacts(NamedTuple):
+class RootFacts(Struct, frozen=True):
     """The provider that placement has under this host's name or uuid, which should be a root.
 
     :ivar parent_uuid: `None` for a root.
@@ -59,7 +58,7 @@ class RootFacts(NamedTuple):
         return None
 
 
-class Reporter(NamedTuple):
+class Reporter(Struct, frozen=True):
     """The agent that reported a provider last.
 
     :ivar text: where it runs and when that was, for a message.
@@ -78,7 +77,7 @@ class IdentityDecision(Enum):
     REFUSE = "do not start"
 
 
-class Adoption(NamedTuple):
+class Adoption(Struct, frozen=True):
     """A verdict with the uuid to take over, or the reason of a refusal."""
 
     verdict: IdentityDecision

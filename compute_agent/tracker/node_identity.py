@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.state import identity
@@ -180,7 +181,7 @@ class NodeSetup(Struct, eq=False):
         if facts.why_no_host() is not None:
             return facts
         consumers = self.report.get_allocations_for_provider_tree(provider.uuid)
-        return facts._replace(consumers=frozenset(consumers))
+        return replace(facts, consumers=frozenset(consumers))
 
     def _reporter_of(self, root_uuid: str) -> Reporter | None:
         report = self.report.placement.trees.agent_reports([root_uuid]).get(root_uuid)

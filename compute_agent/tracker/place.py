@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from compute_agent.state import documents
 from compute_agent.state.documents import FileUnusable
@@ -23,7 +25,7 @@ SHOWN_LENGTH: Final = 255
 UNKNOWN: Final = "unknown"
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where an agent runs. A cloned machine has the machine id of its original.
 
     Its texts have at most `SHOWN_LENGTH` characters.
@@ -47,7 +49,7 @@ class Place(NamedTuple):
 
         :raises KeyError: it lacks something.
         """
-        return cls(*(str(document[name])[:SHOWN_LENGTH] for name in cls._fields))
+        return cls(*(str(document[name])[:SHOWN_LENGTH] for name in cls.__struct_fields__))
 
     def is_same_machine(self, other: Place) -> bool:
         """Return whether both use one state directory of one machine, or of a clone of it."""
@@ -94,5 +96,5 @@ def own_place(conf: cfg.ConfigOpts) -> Place:
     if machine_id in _NO_MACHINE_IDS:
         machine_id = UNKNOWN
     boot = boot_id(conf.host.procfs_root)
-    place = Place(str(conf.my_ip), machine_id, boot, str(conf.state_path))
-    return Place(*(text[:SHOWN_LENGTH] for text in place))
+    texts = (str(conf.my_ip), machine_id, boot, str(conf.state_path))
+    return Place(*(text[:SHOWN_LENGTH] for text in texts))

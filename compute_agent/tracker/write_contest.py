@@ -15,9 +15,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from compute_agent import errors
 from compute_agent.programs.printable import first_of
@@ -48,7 +49,7 @@ _RESTS: Final = 2
 _NAMED: Final = 3
 
 
-class _Undone(NamedTuple):
+class _Undone(Struct, frozen=True):
     names: frozenset[str] = frozenset()
     times: int = 0
     rests: int = 0
@@ -69,12 +70,13 @@ class WriteContest(Struct, eq=False):
 
         :raises InvalidNodeConfiguration: somebody does.
         """
-        names, times, _ = self._undone.get(root_uuid, _Undone())
-        if times < MOST_UNDONE:
+        undone_writes = self._undone.get(root_uuid, _Undone())
+        if undone_writes.times < MOST_UNDONE:
             return
         raise errors.InvalidNodeConfiguration(
-            f"Another writer undid {times} times in a row what this agent, at {self.place}, wrote "
-            f"of the resource provider {root_uuid}: {first_of(sorted(names), _NAMED)}. "
+            f"Another writer undid {undone_writes.times} times in a row what this agent, at "
+            f"{self.place}, wrote of the resource provider {root_uuid}: "
+            f"{first_of(sorted(undone_writes.names), _NAMED)}. "
             f"{self._other(root_uuid)} So nothing more is written. Stop the agent that is not this "
             "host's, and on a cloned machine delete compute_id and the state directory and give it "
             "a name of its own ([DEFAULT]host); then restart this agent."
@@ -105,7 +107,7 @@ class WriteContest(Struct, eq=False):
         """Record a pass that found what the one before had left."""
         known = self._undone.pop(root_uuid, None)
         if known is not None and known.rests + 1 < _RESTS:
-            self._undone[root_uuid] = known._replace(rests=known.rests + 1)
+            self._undone[root_uuid] = replace(known, rests=known.rests + 1)
 
     def _other(self, root_uuid: str) -> str:
         """Return who reported the host last but this agent, as far as placement knows."""
@@ -125,7 +127,7 @@ def undone(left: ProviderTree, found: ProviderTree, steps: Iterable[Step]) -> fr
 
     :param steps: what was written. Providers that are kept because of their consumers are none.
     """
-    return frozenset(_names(chain(*diff(left, found)))) & frozenset(_names(steps))
+    return frozenset(_names(chain(*astuple(diff(left, found))))) & frozenset(_names(steps))
 
 
 def _names(changes: Iterable[object]) -> Iterator[str]:

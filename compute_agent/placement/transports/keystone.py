@@ -43,8 +43,8 @@ NOTHING_TO_ASK_WITH: Final = (
 )
 
 _AUTH_TYPES: Final = "password, none, http_basic, noauth, ..."
-_SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
-_CERTIFICATE_ERROR: Final = re.compile(r"(certificate verify failed: [^(']+)")
+_SYSTEM_ERROR: Final = r"\[Errno -?\d+\] ([^'\")]+)"
+_CERTIFICATE_ERROR: Final = r"(certificate verify failed: [^(']+)"
 
 WRONG_CREDENTIALS: Final = (
     "keystone refuses the user (HTTP 401): its name, password, project or a domain is wrong"
@@ -223,7 +223,7 @@ class KeystoneTransport:
             if refusal := refused_answer(exc):
                 reason = f"got no answer that can be used: {refusal}"
                 raise _failure(errors.PlacementAnswerRefused, request, reason) from exc
-            is_untrusted = _CERTIFICATE_ERROR.search(str(exc))
+            is_untrusted = re.search(_CERTIFICATE_ERROR, str(exc))
             suspect = "its certificate" if is_untrusted else "that a server answers there"
             reason = f"got no answer: {short_reason(exc)}. Check {suspect}, and {self._source}"
             raise _failure(errors.PlacementAPIConnectFailure, request, reason) from exc
@@ -280,7 +280,7 @@ def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
 def short_reason(error: Exception) -> str:
     """Return why a connection failed, without what the libraries wrap around the system's words."""
     text = str(error)
-    reason = _CERTIFICATE_ERROR.search(text) or _SYSTEM_ERROR.search(text)
+    reason = re.search(_CERTIFICATE_ERROR, text) or re.search(_SYSTEM_ERROR, text)
     if reason is None:
         return text
     return f"{text.split(': ')[0]}: {reason[1].strip()}"

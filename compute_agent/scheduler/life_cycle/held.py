@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from compute_agent.placement.allocations.amounts import Amounts
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.request.errors import InvalidRequest
 
@@ -81,7 +82,9 @@ class HoldingsReader:
 
         :raises PlacementError: it cannot be read.
         """
-        usages: dict[str, Any] = self._consumers.placement.candidates.get_usages(project)
+        usages: dict[str, Any] = Candidates(self._consumers.placement.connection).get_usages(
+            project
+        )
         has_types = all(isinstance(amounts, dict) for amounts in usages.values())
         return usages if has_types else {"all": usages}
 

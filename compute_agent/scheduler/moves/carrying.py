@@ -33,7 +33,7 @@ from msgspec import Struct, json
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.allocations import INSTANCE, MIGRATION
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, of_record
-from compute_agent.placement.answers import PlannedMove
+from compute_agent.placement.candidate_answers import PlannedMove
 from compute_agent.programs.decoding import Whole
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind

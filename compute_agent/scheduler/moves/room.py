@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
-from compute_agent.placement.answers import Plan
+from compute_agent.placement.candidate_answers import Plan
 from compute_agent.placement.candidates import after_moves
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.explanation import ExplainedRequest, Explainer

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent.placement.allocations.amounts import Amounts, as_request
-from compute_agent.placement.answers import (
+from compute_agent.placement.candidate_answers import (
     AllocationRequest,
     CandidateList,
     ClassCount,

@@ -13,14 +13,10 @@ from msgspec import Raw
 from compute_agent import errors
 from compute_agent.placement import responses
 from compute_agent.placement.allocations.amounts import as_request, of_record
-from compute_agent.placement.answers import (
-    CandidateList,
-    Explanation,
-    Holders,
-    Room,
-    TraitList,
-)
+from compute_agent.placement.answers import Holders, TraitList
 from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.candidate_answers import CandidateList, Explanation, Room
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import NEWEST, Connection, Retries
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
@@ -105,6 +101,7 @@ class PlacementClient:
     ) -> None:
         self._connection = Connection(transport, retries, use_extensions=use_extensions)
         self._placement = PlacementApi(self._connection)
+        self._candidates = Candidates(self._connection)
         self._followed_roots = FollowedRoots(
             ChangeFeed(self._connection), self._listed_roots, self._layout_of
         )
@@ -149,9 +146,9 @@ class PlacementClient:
             )
         if self._supposed_changes:
             query = urlencode(parameters, safe=":,!")
-            return self._placement.candidates.candidates_if(self._supposed_changes, query), version
+            return self._candidates.candidates_if(self._supposed_changes, query), version
         try:
-            return self._placement.candidates.get_allocation_candidates(
+            return self._candidates.get_allocation_candidates(
                 parameters, version, is_extended=is_extended
             )
         except errors.AllocationCandidateRetrievalFailed as error:
@@ -174,12 +171,12 @@ class PlacementClient:
 
     def make_room(self, question: Mapping[str, Any]) -> Room:
         """Return placement's plans of moves after which something fits."""
-        return self._placement.candidates.make_room(question)
+        return self._candidates.make_room(question)
 
     def explanation(self, parameters: Sequence[tuple[str, str]]) -> Explanation | None:
         """Return placement's explanation of a question, `None` where it has none to give."""
         try:
-            return self._placement.candidates.explain(parameters)
+            return self._candidates.explain(parameters)
         except errors.AllocationCandidateRetrievalFailed as error:
             if _names_the_unknown(error):
                 # it explains only what it knows

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
-from compute_agent.placement.answers import ClassCount
+from compute_agent.placement.candidate_answers import ClassCount
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.placement.candidates import (

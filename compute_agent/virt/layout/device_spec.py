@@ -22,7 +22,7 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress, PciDevice
 
-_HEX_ID = re.compile(r"[0-9a-fA-F]{4}")
+_HEX_ID = r"[0-9a-fA-F]{4}"
 _YES: Final = frozenset({"yes", "true", "1", "on", "y", "t"})
 _NO: Final = frozenset({"no", "false", "0", "off", "n", "f"})
 
@@ -44,9 +44,9 @@ _TAGS: Final = frozenset(
 _ADDRESS_PARTS: Final = ("domain", "bus", "slot", "function")
 _WIDTHS: Final = (4, 2, 2, 1)
 _LARGEST: Final = (0xFFFFFFFF, 0xFF, 0x1F, 7)
-_NUMBER = re.compile(r"[0-9a-f]+")
-_GLOB = re.compile(r"(?:[0-9a-f*?]|\[!?[0-9a-f-]+\])+")
-_EXACT = re.compile(r"[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\.[0-7]")
+_NUMBER = r"[0-9a-f]+"
+_GLOB = r"(?:[0-9a-f*?]|\[!?[0-9a-f-]+\])+"
+_EXACT = r"[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\.[0-7]"
 
 
 class DeviceEntry:
@@ -81,7 +81,7 @@ class DeviceEntry:
         if value is None or (is_pattern and value == "*"):
             return None
         text = value.strip().removeprefix("0x") if is_pattern and isinstance(value, str) else value
-        if not isinstance(text, str) or not _HEX_ID.fullmatch(text):
+        if not isinstance(text, str) or not re.fullmatch(_HEX_ID, text):
             raise self.refusal(f"{key} {value!r} is not four hex digits such as 10de")
         return text.lower()
 
@@ -265,7 +265,7 @@ def _spec(entry: DeviceEntry, *, report: bool) -> DeviceSpec:
         product_id=entry.hex_id("product_id", is_pattern=True),
         address=_address_pattern(entry, address),
         exact_address=isinstance(address, str)
-        and _EXACT.fullmatch(address.strip().lower()) is not None,
+        and re.fullmatch(_EXACT, address.strip().lower()) is not None,
         devname=entry.text("devname"),
         physical_network=entry.text("physical_network"),
         is_trusted=entry.flag("trusted") or False,
@@ -304,9 +304,9 @@ def _split_glob(entry: DeviceEntry, address: str) -> list[str]:
         _ADDRESS_PARTS, padded_parts[: len(_WIDTHS)], _WIDTHS, _LARGEST, strict=True
     ):
         text = (part or "*").strip().lower()
-        if len(parts) > 3 or not _GLOB.fullmatch(text):
+        if len(parts) > 3 or not re.fullmatch(_GLOB, text):
             raise entry.refusal(f"address {address!r} is not <domain>:<bus>:<slot>.<function>")
-        is_number = _NUMBER.fullmatch(text) is not None
+        is_number = re.fullmatch(_NUMBER, text) is not None
         if is_number and int(text, 16) > largest:
             raise entry.refusal(f"address {address!r}: {name} {text} is above {largest:x}")
         glob_parts.append(text.zfill(width) if is_number else text)

@@ -27,13 +27,13 @@ MEMORY_ENCRYPTION_MODELS: Final = ("amd_sev", "amd_sev_es", "amd_sev_snp", "inte
 
 _ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 _LIBVIRT_ADDRESS = r"[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]"
-_CELL = re.compile(r"_NUMA\d+(?:_PAGES\d+)?")
-_DEVICE = re.compile(rf"_(?:pci_(?P<libvirt>{_LIBVIRT_ADDRESS})|(?P<plain>{_ADDRESS}))")
-_OURS = re.compile(
+_CELL = r"_NUMA\d+(?:_PAGES\d+)?"
+_DEVICE = rf"_(?:pci_(?P<libvirt>{_LIBVIRT_ADDRESS})|(?P<plain>{_ADDRESS}))"
+_OURS = (
     rf"_(?:NUMA\d+(?:_PAGES\d+)?|pci_{_LIBVIRT_ADDRESS}|(?:NIC_|PCIE_)?{_ADDRESS}"
     rf"|{'|'.join(MEMORY_ENCRYPTION_MODELS)})(?:~[0-9a-f]{{8}})?"
 )
-_CUT = re.compile(r"~[0-9a-f]{8}$")
+_CUT = r"~[0-9a-f]{8}$"
 
 
 def cell_name(root: str, cell: int) -> str:
@@ -66,7 +66,7 @@ def memory_encryption_name(root: str, model: str) -> str:
 
 def is_cell(root: str, name: str) -> bool:
     """Whether this is the name of a NUMA cell, or of huge pages of one."""
-    return name.startswith(root) and _CELL.fullmatch(name, len(root)) is not None
+    return name.startswith(root) and re.fullmatch(_CELL, name[len(root) :]) is not None
 
 
 def is_ours(root: str, name: str) -> bool:
@@ -74,14 +74,14 @@ def is_ours(root: str, name: str) -> bool:
 
     Of a name that was cut only the beginning can be recognised.
     """
-    if len(name) == MAX_NAME and _CUT.search(name):
+    if len(name) == MAX_NAME and re.search(_CUT, name):
         return name.startswith(root[: MAX_NAME - len("_~00000000")])
-    return name.startswith(root) and _OURS.fullmatch(name, len(root)) is not None
+    return name.startswith(root) and re.fullmatch(_OURS, name[len(root) :]) is not None
 
 
 def device_address(root: str, name: str) -> PciAddress | None:
     """Return the PCI address at the end of a device's name (cards and root ports are none)."""
-    match = _DEVICE.fullmatch(name, len(root)) if name.startswith(root) else None
+    match = re.fullmatch(_DEVICE, name[len(root) :]) if name.startswith(root) else None
     if match is None:
         return None
     text = match["plain"]

@@ -17,7 +17,7 @@ from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 CLASS_PREFIX: Final = "CUSTOM_PMEM_NAMESPACE_"
 
 _OPTION: Final = "[libvirt]pmem_namespaces"
-_NOT_IN_CLASSES = re.compile(r"[^A-Z0-9_]")
+_NOT_IN_CLASSES = r"[^A-Z0-9_]"
 
 
 class PmemLabel(Struct, frozen=True):
@@ -28,7 +28,7 @@ class PmemLabel(Struct, frozen=True):
 
     @property
     def resource_class(self) -> str:
-        return f"{CLASS_PREFIX}{_NOT_IN_CLASSES.sub('_', self.label.upper())}"
+        return f"{CLASS_PREFIX}{re.sub(_NOT_IN_CLASSES, '_', self.label.upper())}"
 
 
 class PmemLayout(Struct, frozen=True):

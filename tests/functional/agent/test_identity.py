@@ -6,6 +6,7 @@ import uuid
 from itertools import product
 
 import pytest
+from msgspec.structs import asdict, astuple, replace
 
 from compute_agent import errors
 from compute_agent.placement.transports.transport import Response
@@ -243,7 +244,7 @@ def test_a_host_takes_over_only_what_it_reported_itself_and_no_clone_of_it_repor
             "bus": {"state": "off"},
             "disabled_reason": "",
             "trouble": "",
-            "place": reporter._asdict(),
+            "place": asdict(reporter),
         }
         body = json.dumps({"agent_reports": [report]}).encode()
         host.transport.lie("GET", "^/agent_reports", lambda: Response(200, {}, body))
@@ -261,7 +262,7 @@ def test_a_host_takes_over_only_what_it_reported_itself_and_no_clone_of_it_repor
         except errors.InvalidNodeConfiguration:
             return False
 
-    for fields in product(*zip(here, there, strict=True)):
+    for fields in product(*zip(astuple(here), astuple(there), strict=True)):
         reporter, is_booted_again = Place(*fields), fields[2] != here.boot_id
         is_same_machine = (fields[1], fields[3]) == (here.machine_id, here.state_path)
         for is_silent in (False, True):
@@ -269,6 +270,6 @@ def test_a_host_takes_over_only_what_it_reported_itself_and_no_clone_of_it_repor
                 # a machine that was booted again and reports is a clone of this one
                 is_same_machine and (is_silent or not is_booted_again)
             )
-    nameless = here._replace(machine_id=UNKNOWN)
+    nameless = replace(here, machine_id=UNKNOWN)
     assert not is_taken_over(nameless, nameless, is_silent=True)
     host.parts.close()

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.responses import NoCapacity
 from tests.functional.report.claims import ask, asking, claim, grows_before, held_by, new_consumer
 from tests.functional.report.failing_answers import lost_after
@@ -195,16 +196,18 @@ def test_usage_is_read_by_type(hosted):
     hosted.allocations.claim_resources(
         new_consumer(), asking(hosted.root, VCPU=2), project, "u", "1.39"
     )
-    assert hosted.client.placement.candidates.get_usages(project) == {
+    assert Candidates(hosted.client.placement.connection).get_usages(project) == {
         "INSTANCE": {"consumer_count": 1, "VCPU": 2}
     }
-    assert hosted.client.placement.candidates.get_usages(project, "somebody") == {}
+    assert Candidates(hosted.client.placement.connection).get_usages(project, "somebody") == {}
 
 
 def test_a_refused_question_about_candidates_is_not_an_empty_answer(hosted):
     with pytest.raises(errors.AllocationCandidateRetrievalFailed, match="NO_SUCH"):
-        hosted.client.placement.candidates.get_allocation_candidates([("resources", "NO_SUCH:1")])
-    answer, _ = hosted.client.placement.candidates.get_allocation_candidates(
+        Candidates(hosted.client.placement.connection).get_allocation_candidates(
+            [("resources", "NO_SUCH:1")]
+        )
+    answer, _ = Candidates(hosted.client.placement.connection).get_allocation_candidates(
         [("resources", "VCPU:999"), ("in_tree", hosted.root)]
     )
     assert answer.allocation_requests == []

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.responses import NoCapacity
 from tests.functional.report.claims import ask, asking, claim, grows_before, held_by, new_consumer
 from tests.functional.report.interference import before_next
@@ -21,7 +22,7 @@ def test_a_claim_is_one_request(hosted):
 
 
 def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
-    answer, version = hosted.client.placement.candidates.get_allocation_candidates(
+    answer, version = Candidates(hosted.client.placement.connection).get_allocation_candidates(
         [
             ("resources", "VCPU:1"),
             ("in_tree", hosted.root),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
-from compute_agent.placement.answers import PlannedMove
+from compute_agent.placement.candidate_answers import PlannedMove
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.carrying import CarriedPlan

@@ -15,6 +15,7 @@ from compute_agent import errors
 from compute_agent.conf import new_config
 from compute_agent.discovery.facts import NvLink
 from compute_agent.discovery.pci_address import pci_address
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
@@ -268,7 +269,7 @@ def behind(node: Node, **port_of_bus: str) -> None:
 def candidates(node: Node, query: str) -> list[set[str]]:
     """Names of the providers of each candidate of the node."""
     asked = [tuple(part.split("=", 1)) for part in query.split("&")]
-    answer, _ = node.client.placement.candidates.get_allocation_candidates(asked)
+    answer, _ = Candidates(node.client.placement.connection).get_allocation_candidates(asked)
     tree = node.current()
     return [
         {tree.data(uuid).name.removeprefix(node.name) for uuid in candidate.allocations}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from compute_agent import errors
 from compute_agent.agent.rpc import Namesakes
@@ -13,7 +14,7 @@ from compute_agent.tracker import place
 from compute_agent.tracker.place import UNKNOWN, Place
 
 OWN = Place("10.0.0.1", "m", "boot1", "/var/lib/compute-agent")
-CLONE = OWN._replace(address="10.0.0.2", boot_id="boot2")
+CLONE = replace(OWN, address="10.0.0.2", boot_id="boot2")
 ROOT = "5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
 
 
@@ -29,7 +30,7 @@ class Heard:
         self.first_count += 1
 
     def hear(self, place: Place, *roots: str) -> None:
-        self.namesakes.hear({**place._asdict(), "roots": list(roots)})
+        self.namesakes.hear({**asdict(place), "roots": list(roots)})
 
 
 def test_a_cloned_machine_is_named_until_it_is_silent() -> None:
@@ -49,17 +50,17 @@ def test_a_cloned_machine_is_named_until_it_is_silent() -> None:
 def test_this_agent_before_and_after_a_restart_is_no_other() -> None:
     heard = Heard()
     heard.hear(OWN, ROOT)
-    heard.hear(OWN._replace(address="10.0.0.9"), ROOT)
+    heard.hear(replace(OWN, address="10.0.0.9"), ROOT)
     heard.namesakes.check_alone(ROOT)
     assert heard.first_count == 0
 
 
-@pytest.mark.parametrize("field", Place._fields)
+@pytest.mark.parametrize("field", Place.__struct_fields__)
 def test_without_a_boot_id_only_what_is_equal_in_all_else_is_this_agent(field: str) -> None:
-    heard = Heard(OWN._replace(boot_id=UNKNOWN))
+    heard = Heard(replace(OWN, boot_id=UNKNOWN))
     heard.hear(heard.namesakes.own, ROOT)
     heard.namesakes.check_alone(ROOT)
-    heard.hear(heard.namesakes.own._replace(**{field: "another"}), ROOT)
+    heard.hear(replace(heard.namesakes.own, **{field: "another"}), ROOT)
     with pytest.raises(errors.InvalidNodeConfiguration, match="another"):
         heard.namesakes.check_alone(ROOT)
 
@@ -71,10 +72,10 @@ def test_a_machine_id_that_no_machine_has_makes_no_two_machines_the_same(
     (tmp_path / "machine-id").write_text(content)
     monkeypatch.setattr(place, "MACHINE_ID", tmp_path / "machine-id")
     own = place.own_place(new_config([], default_config_dirs=[]))
-    assert not own.is_same_machine(own._replace(boot_id="another"))
+    assert not own.is_same_machine(replace(own, boot_id="another"))
 
 
-@pytest.mark.parametrize("message", [{}, {"roots": None}, [], {**CLONE._asdict(), "roots": 1}])
+@pytest.mark.parametrize("message", [{}, {"roots": None}, [], {**asdict(CLONE), "roots": 1}])
 def test_a_malformed_message_is_refused_and_changes_nothing(message: object) -> None:
     heard = Heard()
     with pytest.raises(ValueError, match=r"^(Key|Type|Attribute)Error"):

@@ -12,6 +12,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.bounded_http.limits import LARGE
+from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.transports.transport import Request, Response, make_response
 from compute_agent.report.client import ReportClient
 from tests.unit.tracker.damaged_documents import places
@@ -131,19 +132,19 @@ CALLS = {
         HOLDER,
     ),
     "candidates": Call(
-        lambda client: client.placement.candidates.get_allocation_candidates(
+        lambda client: Candidates(client.placement.connection).get_allocation_candidates(
             [("resources", "VCPU:1")]
         ),
         errors.AllocationCandidateRetrievalFailed,
         CANDIDATES,
     ),
     "usages by type": Call(
-        lambda client: client.placement.candidates.get_usages("p"),
+        lambda client: Candidates(client.placement.connection).get_usages("p"),
         errors.UsageRetrievalFailed,
         {"usages": {"INSTANCE": {"consumer_count": 1, "VCPU": 2}}},
     ),
     "usages": Call(
-        lambda client: client.placement.candidates.get_usages("p"),
+        lambda client: Candidates(client.placement.connection).get_usages("p"),
         errors.UsageRetrievalFailed,
         {"usages": {"VCPU": 2}},
         newest="1.37",

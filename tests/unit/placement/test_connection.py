@@ -6,7 +6,7 @@ import random
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.answers import Explanation
+from compute_agent.placement.candidate_answers import Explanation
 from compute_agent.placement.connection import Connection, Retries
 from compute_agent.placement.transports.transport import Request, make_response
 from tests.fixtures.clocks import WaitingClock

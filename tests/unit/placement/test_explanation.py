@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.answers import Explanation
+from compute_agent.placement.candidate_answers import Explanation
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Response, make_response

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from compute_agent.placement.answers import CandidateList
+from compute_agent.placement.candidate_answers import CandidateList
 from compute_agent.programs.decoding import decoder_of
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import AnswerMalformed

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from compute_agent.placement.answers import CandidateList, ClassCount
+from compute_agent.placement.candidate_answers import CandidateList, ClassCount
 from compute_agent.programs.decoding import decode
 from compute_agent.scheduler.placement import candidates as answer
 from compute_agent.scheduler.placement.candidates import AllocationCandidates

@@ -4,6 +4,7 @@ import os
 import stat
 
 import pytest
+from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.state import identity
@@ -168,7 +169,7 @@ def test_a_provider_that_can_be_no_host_is_never_taken_over(facts, why, adopt_as
 def test_a_root_that_the_identity_file_names_is_believed(facts, tmp_path):
     identity.check_root(facts, tmp_path / "compute_id")
     with pytest.raises(errors.InvalidNodeConfiguration):
-        identity.check_root(facts._replace(parent_uuid=B), tmp_path / "compute_id")
+        identity.check_root(replace(facts, parent_uuid=B), tmp_path / "compute_id")
 
 
 @pytest.mark.parametrize(

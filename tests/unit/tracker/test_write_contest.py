@@ -4,6 +4,7 @@ from itertools import chain
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import astuple
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
@@ -55,9 +56,9 @@ def test_an_agent_stops_once_the_same_was_undone_three_times(passes: str, is_sto
         if undone == ".":
             contest.rest(UUID)
         elif undone == "o":
-            contest.record(UUID, OURS, OURS, chain(*diff(OURS, tree(VCPU=9, DISK_GB=20))))
+            contest.record(UUID, OURS, OURS, chain(*astuple(diff(OURS, tree(VCPU=9, DISK_GB=20)))))
         else:
-            contest.record(UUID, OURS, FOUND[undone], chain(*diff(FOUND[undone], OURS)))
+            contest.record(UUID, OURS, FOUND[undone], chain(*astuple(diff(FOUND[undone], OURS))))
     if not is_stopped:
         contest.check(UUID)
         return
