@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -133,18 +134,39 @@ def _serve(arguments: argparse.Namespace) -> None:
     listener = _listen(arguments.host, arguments.port)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     address = f"{'https' if tls else 'http'}://{host}:{listener.getsockname()[1]}"
+    line = _StatusLine(address)
     server = HttpServer(
         listener,
         lambda: _application(conf, rules, arguments.threads),
         workers=arguments.workers,
         client_timeout=conf.placement_server.client_timeout,
         tls=tls,
-        when_ready=lambda: _announce(address),
+        when_ready=lambda: _announce(address, line),
+        show_fault=partial(line.show, "certificate"),
     )
-    _end(_run(server, rules, has_metrics=bool(conf.placement_server.metrics_path)))
+    _end(_run(server, rules, line, has_metrics=bool(conf.placement_server.metrics_path)))
 
 
-def _run(server: HttpServer, rules: Enforcer, *, has_metrics: bool) -> int:
+class _StatusLine:
+    """The line of `systemctl status`: the address, and what is wrong with files.
+
+    The first worker that answers has what was wrong when it started.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._faults: dict[str, str | None] = {}
+
+    def __str__(self) -> str:
+        return "; ".join([f"listening on {self._address}", *filter(None, self._faults.values())])
+
+    def show(self, file: str, fault: str | None) -> None:
+        """Show what is wrong with a file; None: nothing any more."""
+        self._faults[file] = fault
+        ServiceManager().status(str(self))
+
+
+def _run(server: HttpServer, rules: Enforcer, line: _StatusLine, *, has_metrics: bool) -> int:
     """Run the server and return its exit status."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -159,8 +181,8 @@ def _run(server: HttpServer, rules: Enforcer, *, has_metrics: bool) -> int:
             # not at the top: the metrics look for their directory when they are imported
             importlib.import_module("placement_server.app")
             # before the thread: a fork in a write of metrics would leave its lock to the worker
-            state = _show(rules, None)
-            threading.Thread(target=_follow, args=(rules, state), daemon=True).start()
+            state = _show(rules, line, None)
+            threading.Thread(target=_follow, args=(rules, line, state), daemon=True).start()
             server.run(Path(directory))
     except SystemExit as end:
         return int(end.code or 0)
@@ -174,20 +196,25 @@ def _end(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _follow(rules: Enforcer, state: tuple[str | None, bool]) -> None:
-    """Follow the policy file, without end, for new workers where it breaks, and for the metrics."""
+def _follow(rules: Enforcer, line: _StatusLine, state: tuple[str | None, bool]) -> None:
+    """Follow the policy file, without end, for new workers where it breaks, and to show it."""
     while True:
         time.sleep(SECONDS_BETWEEN_SEARCHES)
-        state = _show(rules, state)
+        state = _show(rules, line, state)
 
 
-def _show(rules: Enforcer, shown_state: tuple[str | None, bool] | None) -> tuple[str | None, bool]:
-    """Put into the metrics whether the policy file can be used, if that has changed; return it."""
+def _show(
+    rules: Enforcer, line: _StatusLine, shown_state: tuple[str | None, bool] | None
+) -> tuple[str | None, bool]:
+    """Show whether the policy file can be used, if that has changed; return it."""
     from placement_server.metrics import metrics
 
     file, is_read = rules.file, rules.follow()
     if file is not None and (file, is_read) != shown_state:
         metrics.CONFIGURATION_READ.labels(file).set(int(is_read))
+        if shown_state is not None or not is_read:
+            fault = f"the policy file {file} cannot be used, and the rules before it are in force"
+            line.show("policy", None if is_read else fault)
     return file, is_read
 
 
@@ -200,13 +227,13 @@ def _application(conf: cfg.ConfigOpts, rules: Enforcer, threads: int) -> Turns:
     return Turns(application, threads, own.max_body_size, own.healthcheck_path)
 
 
-def _announce(address: str) -> None:
+def _announce(address: str, line: _StatusLine) -> None:
     # In one write, also without a buffer: print() writes the end of a line apart, and what another
     # worker logs came between.
     sys.stdout.write(f"placement-server: listening on {address}\n")
     sys.stdout.flush()
     LOG.info("Listening on %s", address)
-    ServiceManager().ready(f"listening on {address}")
+    ServiceManager().ready(str(line))
 
 
 def _tls(arguments: argparse.Namespace) -> Certificate | None:

@@ -29,9 +29,15 @@ class Certificate(Struct, frozen=True):
             raise OSError(f"the certificate is of X.509 version {version}, and 3 is needed")
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.path, self.key)
 
-    def fault(self, now: float) -> str | None:
+    def dates(self) -> tuple[datetime, datetime]:
+        """Return the moments between which it is valid."""
+        fields = self._fields()
+        begin, end = (ssl.cert_time_to_seconds(fields[name]) for name in ("notBefore", "notAfter"))
+        return datetime.fromtimestamp(begin, UTC), datetime.fromtimestamp(end, UTC)
+
+    def fault(self, now: float, dates: tuple[datetime, datetime]) -> str | None:
         """Return why clients that check the certificate refuse it at a moment, by its dates."""
-        begin, end = self._moment("notBefore"), self._moment("notAfter")
+        begin, end = dates
         if now < begin.timestamp():
             return (
                 f"The certificate {self.path} is not valid before {begin}, and clients refuse it "
@@ -43,19 +49,6 @@ class Certificate(Struct, frozen=True):
                 "and its key; the server takes the new pair without a restart."
             )
         return None
-
-    def show(self) -> None:
-        """Log what is wrong with its dates, and put its end into the metrics."""
-        # not at the top: the metrics look for their directory when they are imported
-        from placement_server.metrics import metrics
-
-        if (fault := self.fault(time.time())) is not None:
-            LOG.warning("%s", fault)
-        metrics.TLS_EXPIRY.labels(str(self.path)).set(self._moment("notAfter").timestamp())
-        metrics.CONFIGURATION_READ.labels(str(self.path)).set(1)
-
-    def _moment(self, field: str) -> datetime:
-        return datetime.fromtimestamp(ssl.cert_time_to_seconds(self._fields()[field]), UTC)
 
     def _fields(self) -> dict[str, Any]:
         # SSLContext.get_ca_certs leaves out what is not of an authority, and there is no other way
@@ -70,26 +63,79 @@ class Certificate(Struct, frozen=True):
         Certificate(directory / "new-cert", directory / "new-key").check()
         return Certificate(*((directory / f"new-{n}").rename(directory / n) for n in contents))
 
-    def watch(self, directory: Path, on_renewal: Callable[[], None]) -> None:
-        """Copy the pair whenever it has changed and can be used, without end."""
-        from placement_server.metrics import metrics
-
-        state = self._state()
-        while True:
-            time.sleep(1.0)
-            before, state = state, self._state()
-            if state == before:
-                continue
-            try:
-                self.copy(directory)
-            except OSError as error:
-                text = "Certificate %s and key %s cannot be used: %s. The old pair stays in force."
-                LOG.error(text, self.path, self.key, error)
-                metrics.CONFIGURATION_READ.labels(str(self.path)).set(0)
-            else:
-                self.show()
-                on_renewal()
-
-    def _state(self) -> list[tuple[int, int, int]]:
+    def state(self) -> list[tuple[int, int, int]]:
+        """Return what differs when the files are replaced."""
         files = [file.stat() for file in (self.path, self.key) if file.exists()]
         return [(file.st_ino, file.st_size, file.st_mtime_ns) for file in files]
+
+
+class CertificateWatch:
+    """A pair that is served: what is wrong with it, and its renewals.
+
+    :param copy: the copy that is served.
+    :param show_fault: called with what is wrong, and with None when that is over.
+    """
+
+    def __init__(
+        self,
+        certificate: Certificate,
+        copy: Certificate,
+        on_renewal: Callable[[], None],
+        show_fault: Callable[[str | None], None],
+    ) -> None:
+        self._certificate = certificate
+        self._on_renewal = on_renewal
+        self._show_fault = show_fault
+        self._state = certificate.state()
+        self._shown_fault: str | None = None
+        self._take(copy)
+
+    def run(self) -> None:
+        """Look again and again, without end."""
+        while True:
+            time.sleep(1.0)
+            self.look()
+
+    def look(self) -> None:
+        """Copy the pair if it has changed and can be used, and show what is wrong."""
+        before, self._state = self._state, self._certificate.state()
+        if self._state != before:
+            self._renew()
+        self._show()
+
+    def _take(self, copy: Certificate) -> None:
+        """Read the dates, put the end into the metrics, and show what is wrong."""
+        # not at the top: the metrics look for their directory when they are imported
+        from placement_server.metrics import metrics
+
+        self._unusable = ""
+        self._copy, self._dates = copy, copy.dates()
+        file = str(self._certificate.path)
+        metrics.TLS_EXPIRY.labels(file).set(self._dates[1].timestamp())
+        metrics.CONFIGURATION_READ.labels(file).set(1)
+        self._show()
+
+    def _renew(self) -> None:
+        from placement_server.metrics import metrics
+
+        pair = self._certificate
+        try:
+            copy = pair.copy(self._copy.path.parent)
+        except OSError as error:
+            self._unusable = (
+                f"Certificate {pair.path} and key {pair.key} cannot be used: {error}. The old pair "
+                "stays in force."
+            )
+            metrics.CONFIGURATION_READ.labels(str(pair.path)).set(0)
+        else:
+            self._take(copy)
+            self._on_renewal()
+
+    def _show(self) -> None:
+        fault = self._unusable or self._certificate.fault(time.time(), self._dates)
+        if fault == self._shown_fault:
+            return
+        self._shown_fault = fault
+        if fault:
+            LOG.log(logging.ERROR if self._unusable else logging.WARNING, "%s", fault)
+        self._show_fault(fault)

@@ -25,7 +25,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from compute_agent.programs import log_lines
-from placement_server.http_server.certificates import Certificate
+from placement_server.http_server.certificates import Certificate, CertificateWatch
 from placement_server.http_server.turns import Turns
 
 LOG = logging.getLogger(__name__)
@@ -100,6 +100,8 @@ class HttpServer:
     :param client_timeout: seconds that a client has to send the head of a request.
     :param tls: the certificate to serve HTTPS with; None serves HTTP.
     :param when_ready: called once, in the first worker that answers.
+    :param show_fault: called with what is wrong with the certificate, and with None when that is
+        over.
     """
 
     listener: socket.socket
@@ -108,6 +110,7 @@ class HttpServer:
     client_timeout: float
     tls: Certificate | None = None
     when_ready: Callable[[], None] = lambda: None
+    show_fault: Callable[[str | None], None] = lambda _fault: None
 
     def run(self, copies: Path) -> None:
         """Serve until a signal, the certificate from a directory of copies that fit together."""
@@ -123,10 +126,10 @@ class HttpServer:
         self._has_answered = multiprocessing.RawValue("b", 0)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         tls = self.tls.copy(copies) if self.tls else None
-        if self.tls is not None:
-            self.tls.show()
-            work = (copies, partial(os.kill, os.getpid(), signal.SIGHUP))
-            threading.Thread(target=self.tls.watch, args=work, daemon=True).start()
+        if self.tls and tls:
+            renew = partial(os.kill, os.getpid(), signal.SIGHUP)
+            watch = CertificateWatch(self.tls, tls, renew, self.show_fault)
+            threading.Thread(target=watch.run, daemon=True).start()
         _end_forks_with_this_process()
         self._granian(tls).serve(target_loader=self._load, wrap_loader=False)
 

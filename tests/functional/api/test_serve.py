@@ -93,8 +93,8 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
         assert server.poll() is None
 
 
-def test_a_reload_with_a_policy_file_that_cannot_be_used_keeps_the_rules_and_is_in_the_metrics(
-    tmp_path: Path,
+def test_a_reload_with_a_policy_file_that_cannot_be_used_keeps_the_rules_and_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text('"placement:traits:list": "!"\n')
@@ -104,8 +104,20 @@ def test_a_reload_with_a_policy_file_that_cannot_be_used_keeps_the_rules_and_is_
         text = requests.get(f"{server.url}/-/metrics", timeout=30).text
         return f'placement_configuration_read{{file="{policy}"}} 1.0' in text
 
+    def last_line() -> str:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                lines.append(notices.receive(socket.MSG_DONTWAIT).values.get("STATUS", ""))
+        return lines[-1] if lines else ""
+
     arguments = ("--workers", "1")
-    with ServerProcess(tmp_path, *arguments, config=config, console_script=True) as server:
+    lines: list[str] = []
+    with contextlib.ExitStack() as stack:
+        notices = stack.enter_context(NoticeSocket())
+        monkeypatch.setenv("NOTIFY_SOCKET", notices.address)
+        server = stack.enter_context(
+            ServerProcess(tmp_path, *arguments, config=config, console_script=True)
+        )
         eventually(is_read, "the policy file in the metrics")
         (worker,) = psutil.Process(server.process.pid).children()
         policy.write_text('"placement:traits:list": [role: : \n')
@@ -114,8 +126,11 @@ def test_a_reload_with_a_policy_file_that_cannot_be_used_keeps_the_rules_and_is_
         traits = f"{server.url}/traits"
         eventually(lambda: requests.get(traits, headers=ADMIN, timeout=30).status_code == 403, "it")
         assert not is_read()
+        fault = f"; the policy file {policy} cannot be used, and the rules before it are in force"
+        eventually(lambda: last_line().endswith(fault), "the line of systemctl status")
         policy.write_text("{}\n")
         eventually(is_read, "the policy file that is corrected")
+        eventually(lambda: last_line() == f"listening on {server.url}", "the line without it")
         assert requests.get(traits, headers=ADMIN, timeout=30).status_code == 200
 
 

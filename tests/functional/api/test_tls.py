@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from placement_server.http_server.certificates import Certificate
+from placement_server.http_server.certificates import Certificate, CertificateWatch
 from tests.fixtures import programs
 from tests.fixtures.certificates import Certificates
 from tests.functional.agent.processes import eventually
@@ -175,6 +175,33 @@ def test_an_expired_certificate_is_logged_and_in_the_metrics_until_it_is_renewed
         assert server.output.count("expired at") == 1
 
 
+def test_a_certificate_that_expires_while_it_is_served_is_shown_then_and_its_renewal_too(
+    tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair.renew()
+    shown: list[str | None] = []
+    renewals: list[int] = []
+    served = Certificate(pair.certificate, pair.key)
+    (copies := tmp_path / "copies").mkdir()
+    watch = CertificateWatch(served, served.copy(copies), lambda: renewals.append(1), shown.append)
+    watch.look()
+    assert shown == []
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 86400)
+    watch.look()
+    watch.look()
+    assert [str(fault).count("expired at") for fault in shown] == [1]
+    assert caplog.text.count("expired at") == 1
+    pair.break_key()
+    watch.look()
+    assert "cannot be used" in str(shown[-1])
+    monkeypatch.setattr(time, "time", lambda: now)
+    pair.renew()
+    watch.look()
+    assert shown[-1] is None
+    assert renewals == [1]
+
+
 OF_VERSION_1 = """\
 -----BEGIN CERTIFICATE-----
 MIIBFDCBuwIUdnnCZkWaNuYLYFbewuHd3x7DQ7cwCgYIKoZIzj0EAwIwDDEKMAgG
@@ -199,9 +226,8 @@ def test_a_certificate_is_good_between_its_two_dates(
 ) -> None:
     made = Certificates(tmp_path / "authority")
     made.make()
-    fault = Certificate(made.certificate("server"), made.key("server")).fault(
-        time.time() + days * 86400
-    )
+    certificate = Certificate(made.certificate("server"), made.key("server"))
+    fault = certificate.fault(time.time() + days * 86400, certificate.dates())
     assert fault is None if text is None else text in str(fault)
 
 
