@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Set
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -70,7 +70,7 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             return time.strftime(self.datefmt, self.converter(second))
 
         self._identity_text = identity_text
-        self._time_text = time_text
+        self.time_text = time_text
 
     def format(self, record: logging.LogRecord) -> str:
         if type(record) is WrittenLines:
@@ -85,7 +85,7 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             line = f"{line} {suffix}"
         if "%(asctime)" in line:
             shown["asctime"] = (
-                self._time_text(int(record.created))
+                self.time_text(int(record.created))
                 if self.datefmt
                 else self.formatTime(record, self.datefmt)
             )
@@ -98,31 +98,26 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
             return "\n".join(filter(None, (text, record.exc_text, record.stack_info)))
         return text
 
-    def lines(
-        self,
-        record: logging.LogRecord,
-        events: Iterable[tuple[float, context.RequestContext, tuple[object, ...]]],
-    ) -> list[str]:
-        """Return the line of each event, as `format` returns it for a record of its own.
+    def format_of_requests(
+        self, record: logging.LogRecord, request: context.RequestContext, own: Set[str]
+    ) -> str:
+        """Return the format of requests with all filled in that many records have in common.
 
-        :param record: what the records of all events have in common, above DEBUG.
-        :param events: times, requests of one class, and arguments of each message.
-        :raises KeyError: the format shows something else that each record has of its own.
+        :param record: one of them, above DEBUG.
+        :param request: one of theirs, which have a user in common.
+        :param own: names of what each has of its own, and the format leaves to be filled in.
+        :raises KeyError: each shows something else of its own.
         """
-        common = self._shown(record)
-        line, lines = "", []
-        for happened_at, request, args in events:
-            shown = self._values(request)
-            shown["message"] = record.msg % args
-            shown["msecs"] = milliseconds(happened_at)
-            if self.datefmt:
-                shown["asctime"] = self._time_text(int(happened_at))
-            if not line:
-                for name in (*shown, "args", "created", "relativeCreated"):
-                    common.pop(name, None)
-                line = _FIELD.sub(partial(_fill_in, common), self._format_of_requests)
-            lines.append(line % shown)
-        return lines
+        if not own.isdisjoint(self._identity_names):
+            raise KeyError("user_identity")
+        values = {**self._shown(record), **self._values(request)}
+
+        def fill_in(field: re.Match[str]) -> str:
+            if field["name"] is None or field["name"] in own:
+                return field[0]
+            return str(field[0] % values).replace("%", "%%")
+
+        return _FIELD.sub(fill_in, self._format_of_requests)
 
     def _shown(self, record: logging.LogRecord) -> dict[str, Any]:
         return {**_EMPTY, **vars(record), "project": self.project, "version": self.version}
@@ -135,15 +130,8 @@ class Lines(formatters.ContextFormatter):  # type: ignore[misc]
         return values
 
 
-def _fill_in(values: Mapping[str, Any], field: re.Match[str]) -> str:
-    """Return the text of a field of a format, in a format; the field where it has no value."""
-    if field["name"] not in values:
-        return field[0]
-    return str(field[0] % values).replace("%", "%%")
-
-
 class WrittenLines(logging.LogRecord):
-    """A record whose message is written as it is: lines that `Lines.lines` has returned."""
+    """A record whose message is written as it is: lines of formats from `Lines`."""
 
 
 def milliseconds(moment: float) -> float:

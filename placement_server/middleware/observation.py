@@ -92,12 +92,20 @@ class Observation:
                 environ.get(ROUTE_KEY, "none"),
                 environ.get(VERSION_KEY, "-"),
                 status[:3],
-                headers,
+                _length(headers),
                 time.perf_counter() - start,
                 time.time(),
             )
         )
         return chunks
+
+
+def _length(headers: Headers) -> str:
+    # it is among the last
+    for name, value in reversed(headers):
+        if name.lower() == "content-length":
+            return value
+    return "-"
 
 
 class _Context(context.RequestContext):  # type: ignore[misc]

@@ -8,14 +8,14 @@ import logging.handlers
 import select
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from msgspec import Struct
 from oslo_context import context
 from prometheus_client import Counter
 
 from compute_agent.programs import log_lines
 from compute_agent.programs.kept_values import KeptValues
-from placement_server.api.response import Headers
 from placement_server.metrics import metrics
 
 REQUEST_LOG = logging.getLogger("placement_server.requestlog")
@@ -24,6 +24,15 @@ REQUEST_LOG = logging.getLogger("placement_server.requestlog")
 _ORIGIN: Final = (REQUEST_LOG.name, logging.INFO, __file__, 0)
 
 _LINE: Final = '%s "%s %s" status: %s len: %s microversion: %s'
+
+_OWN: Final = frozenset(
+    (
+        *("asctime", "msecs", "message", "request_id", "global_request_id"),
+        # nothing fills these in
+        *("created", "relativeCreated", "args"),
+    )
+)
+"""What lines of one user have of their own."""
 
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 """All other methods, which a client may make up, are one in the metrics."""
@@ -39,7 +48,7 @@ _ERROR_SECONDS: Final = 600.0
 _reported_errors: Final = KeptValues[str, bool](_ERROR_SECONDS, most=100)
 
 
-class Answer(NamedTuple):
+class Answer(Struct, gc=False):
     """What the log and the metrics show of a request that was answered."""
 
     log_context: context.RequestContext
@@ -49,9 +58,13 @@ class Answer(NamedTuple):
     route: str
     version: str
     status: str
-    headers: Headers
+    length: str
     seconds: float
     answered_at: float
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return what its line shows."""
+        return self.client, self.method, self.uri, self.status, self.length, self.version
 
 
 def record(answers: Sequence[Answer]) -> None:
@@ -88,13 +101,10 @@ def _log_at_once(answers: Sequence[Answer]) -> bool:
     lines = _lines_of_log()
     if lines is None:
         return False
-    record = logging.LogRecord(*_ORIGIN, _LINE, (), None)
     try:
-        texts = lines.lines(
-            record,
-            [(answer.answered_at, answer.log_context, _arguments(answer)) for answer in answers],
-        )
-    except Exception:  # noqa: BLE001 - logging reports the answer whose line it is
+        texts = _texts(lines, answers)
+    except (KeyError, TypeError, ValueError):
+        # a format of more, or a line that cannot be: logging reports which
         return False
     if not all(map(str.isascii, texts)):
         # a file may not take one of them
@@ -102,6 +112,27 @@ def _log_at_once(answers: Sequence[Answer]) -> bool:
     for text in _writes(texts):
         REQUEST_LOG.handle(log_lines.WrittenLines(*_ORIGIN, text, None, None))
     return True
+
+
+def _texts(lines: log_lines.Lines, answers: Sequence[Answer]) -> list[str]:
+    """Return the line of each answer, as `lines` formats it for a record of its own."""
+    record = logging.LogRecord(*_ORIGIN, _LINE, (), None)
+    formats: dict[tuple[str | None, str | None], str] = {}
+    texts = []
+    for answer in answers:
+        request, moment = answer.log_context, answer.answered_at
+        user = request.user_id, request.project_id
+        if user not in formats:
+            formats[user] = lines.format_of_requests(record, request, _OWN)
+        own = {
+            "asctime": lines.time_text(int(moment)),
+            "msecs": log_lines.milliseconds(moment),
+            "message": _LINE % answer.arguments(),
+            "request_id": request.request_id,
+            "global_request_id": request.global_request_id,
+        }
+        texts.append(formats[user] % own)
+    return texts
 
 
 def _lines_of_log() -> log_lines.Lines | None:
@@ -119,7 +150,7 @@ def _lines_of_log() -> log_lines.Lines | None:
     ):
         return None
     lines = formatters.pop()
-    return lines if type(lines) is log_lines.Lines else None
+    return lines if type(lines) is log_lines.Lines and lines.datefmt else None
 
 
 def _writes(lines: Sequence[str]) -> Iterator[str]:
@@ -134,7 +165,7 @@ def _writes(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _log(answer: Answer) -> None:
-    arguments = _arguments(answer)
+    arguments = answer.arguments()
     try:
         # for filters and the record factory
         answer.log_context.update_store()
@@ -148,13 +179,3 @@ def _log(answer: Answer) -> None:
         if logging.lastResort and _reported_errors.is_new(repr(error), True):
             # as logging reports errors of handlers
             logging.lastResort.handleError(logging.LogRecord(*_ORIGIN, _LINE, arguments, None))
-
-
-def _arguments(answer: Answer) -> tuple[str, ...]:
-    length = "-"
-    # it is among the last
-    for name, value in reversed(answer.headers):
-        if name.lower() == "content-length":
-            length = value
-            break
-    return answer.client, answer.method, answer.uri, answer.status, length, answer.version

@@ -45,7 +45,13 @@ FORMATS = (
     | st.lists(FIELDS | st.sampled_from(OF_EACH_RECORD), min_size=1, max_size=6).map("".join)
 )
 IDENTITIES = st.sampled_from(
-    (DEFAULTS.logging_user_identity_format, "%(user)s%%", "%(roles)s %(tenant)s %(process)s", "")
+    (
+        DEFAULTS.logging_user_identity_format,
+        "%(user)s %(request_id)s",
+        "%(user)s%%",
+        "%(roles)s %(tenant)s %(process)s",
+        "",
+    )
 )
 MOMENTS = st.floats(0, 2e9) | st.sampled_from((0.0, 1e9, 1e9 + 0.999999, 1e9 + 1))
 
@@ -118,18 +124,26 @@ def test_many_lines_at_once_are_those_of_logging(
     check_lines(answered, options, encoding)
 
 
+@pytest.mark.parametrize("identity", ["%(user)s", "%(user)s %(request_id)s"])
 @pytest.mark.parametrize(
     "line",
-    ["%(msg)s %(process)-9ld %%(name)s 100%% %(message)s", "%(args)s %(created)f", "%(isotime)s"],
+    [
+        "%(user_identity)s",
+        "%(msg)s %(process)-9ld %%(name)s 100%% %(message)s",
+        "%(args)s %(created)f",
+        "%(isotime)s",
+    ],
 )
-def test_formats_show_what_answers_have_in_common_and_of_their_own(line: str) -> None:
+def test_formats_show_what_answers_have_in_common_and_of_their_own(
+    line: str, identity: str
+) -> None:
     answered = [
         Answer(_Context(f"req-{n}", None), "::1", "GET", "/x", "/x", "-", "200", [], 0.1, n)
         for n in (1.5, 2.75)
     ]
     options = {
         "logging_context_format_string": line,
-        "logging_user_identity_format": "%(user)s",
+        "logging_user_identity_format": identity,
         "log_date_format": "%H",
     }
     check_lines(answered, options, "utf-8")
@@ -154,7 +168,9 @@ def check_lines(answered: Sequence[Answer], options: dict[str, Any], encoding: s
                 REQUEST_LOG.removeFilter(let_pass)
     assert at_once.content() == one_by_one.content()
     line = options["logging_context_format_string"]
-    if options["log_date_format"] and not any(field in line for field in OF_EACH_RECORD):
+    shows_more = any(field in line for field in OF_EACH_RECORD)
+    identity = options["logging_user_identity_format"]
+    if options["log_date_format"] and not shows_more and "request_id" not in identity:
         is_at_once = len(at_once.texts) < len(answered)
         assert is_at_once == all(map(str.isascii, one_by_one.texts))
     assert [record.created for record in filtered_records] == [
