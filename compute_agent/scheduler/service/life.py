@@ -151,6 +151,8 @@ class SchedulerLife:
         self._bus_settled.set()
 
     def _upkeep(self) -> None:
+        # else the metrics show a bus that is away until the second time
+        self._bus_settled.wait(BUS_SECONDS)
         while True:
             try:
                 self._keep_up()

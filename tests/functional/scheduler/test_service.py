@@ -110,8 +110,15 @@ def test_an_idle_scheduler_shows_that_the_database_of_placement_is_away(
 def test_an_idle_scheduler_shows_that_the_broker_is_away_and_what_to_look_at(
     config: Path, rabbitmq: RabbitMq
 ) -> None:
+    bind = f"127.0.0.1:{free_port()}"
+    with config.open("a") as file:
+        file.write(f"[compute_scheduler]\nmetrics_bind = {bind}\n")
     with service(config, bus=rabbitmq.url) as scheduler:
-        eventually(lambda: "serving topic" in scheduler.status, "the bus")
+        scheduler.until("READY=1")
+        assert "serving topic" in scheduler.status
+        up = "compute_scheduler_placement_up 1.0"
+        eventually(lambda: up in read_url(f"http://{bind}/metrics"), "its state")
+        assert "compute_scheduler_bus_up 1.0" in read_url(f"http://{bind}/metrics")
         with rabbitmq.stopped():
             eventually(lambda: "bus cannot be reached" in scheduler.status, "the outage")
         state = next(line for line in scheduler.logged().splitlines() if "State of" in line)
