@@ -121,6 +121,7 @@ def lock_wait() -> Exception:
         # a full disk, mistakes in statements
         (wrapped(DriverError("could not extend file", "53100")), False),
         (wrapped(DriverError("no", "42601"), ProgrammingError), False),
+        (wrapped(DriverError("cannot adapt type 'X'"), ProgrammingError), False),
         (wrapped(Exception(1064, "syntax"), ProgrammingError), False),
         (wrapped(sqlite3.OperationalError("no such table")), False),
     ],
@@ -166,17 +167,23 @@ def test_after_the_last_try_the_caller_gets_an_error_of_the_store(
     assert len(calls) == made
 
 
-@pytest.mark.parametrize(("patience", "expected"), [(25.0, 3), (100.0, 5)])
+DEADLOCK = wrapped(DriverError("no", "40P01"))
+
+
+@pytest.mark.parametrize(
+    ("error", "patience", "expected"), [(LOCKED, 25.0, 3), (LOCKED, 100.0, 5), (DEADLOCK, 25.0, 5)]
+)
 def test_a_lock_is_waited_for_again_until_the_patience_is_over(
-    patience: float, expected: int
+    error: DBAPIError, patience: float, expected: int
 ) -> None:
     now = [0.0]
 
     def wait() -> None:
         now.append(now[-1] + 10)
-        raise LOCKED
+        raise error
 
-    with pytest.raises(StoreUnavailable, match=r"\[placement_database\]lock_timeout"):
+    text = "The database failed" if error is DEADLOCK else r"\[placement_database\]lock_timeout"
+    with pytest.raises(StoreUnavailable, match=text):
         retrying(wait, tries=5, doing="testing", patience=patience, clock=lambda: now[-1])
     assert len(now) - 1 == expected
 
