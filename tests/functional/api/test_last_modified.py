@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+import sqlalchemy as sa
 import time_machine
+
+from placement_server.store.tables import (
+    inventories,
+    resource_classes,
+    resource_providers,
+    traits,
+)
+from placement_server.store.transaction import EPOCH, WriteTransaction
 
 from .wsgi_client import Client
 
@@ -77,3 +86,18 @@ def test_a_move_within_a_tree_changes_only_what_moves(
     assert answer.status == 200
     assert changed(api, middle) == format_datetime(LATER, usegmt=True)
     assert changed(api, leaf) == format_datetime(START, usegmt=True)
+
+
+def test_rows_of_old_databases_without_times_are_as_old_as_can_be(api: Client) -> None:
+    provider = api.provider()
+    api.inventory(provider, VCPU={"total": 8})
+    assert api("PUT", "/traits/CUSTOM_OLD").status == 201
+    paths = [provider, f"{provider}/inventories/VCPU", "/traits/CUSTOM_OLD", "/resource_classes"]
+
+    def forget_times(tx: WriteTransaction) -> None:
+        for table in (resource_providers, inventories, traits, resource_classes):
+            tx.execute(sa.update(table).values(created_at=None, updated_at=None))
+
+    api.store.write(forget_times)
+    for path in paths:
+        assert changed(api, path) == format_datetime(EPOCH, usegmt=True), path
