@@ -7,17 +7,18 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import bindparam, select
+from sqlalchemy import QueuePool, bindparam, select
 from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.plain import PlainSelect
+from placement_server.store.engine import create_engines
 from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
-from tests.integration.store.conftest import new_provider
+from tests.integration.store.conftest import OPTIONS, new_provider
 
 pytestmark = pytest.mark.parametrize(
     "module_database_url", ["postgresql"], indirect=True, scope="module"
@@ -48,6 +49,19 @@ def count_of_traits(store: Store, name: str) -> int:
     text = "SELECT count(*) FROM traits WHERE name = %s"
     ((count,),) = store.read_single(lambda tx: plain.rows(tx.connection, text, (name,)))
     return int(count)
+
+
+def test_engines_that_end_leave_no_connection(module_database_url: str) -> None:
+    engines = create_engines(module_database_url, OPTIONS)
+    pools = []
+    for engine in (engines.reader, engines.writer, engines.single):
+        assert engine is not None
+        engine.connect().close()
+        assert isinstance(engine.pool, QueuePool)
+        pools.append(engine.pool)
+    assert [pool.checkedin() for pool in pools] == [1, 1, 1]
+    engines.dispose()
+    assert [pool.checkedin() for pool in pools] == [0, 0, 0]
 
 
 def test_a_frequent_statement_returns_the_rows_of_a_cursor(store: Store) -> None:

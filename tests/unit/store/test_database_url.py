@@ -61,6 +61,12 @@ def test_a_missing_driver_is_named_with_what_installs_it(
         create_engines(url, StoreOptions())
 
 
+@pytest.mark.parametrize("url", [POSTGRESQL, MYSQL, "sqlite:////x/placement.db"])
+def test_a_plugin_that_is_not_installed_is_named(url: str) -> None:
+    with pytest.raises(StoreUnavailable, match=r"connection names: .*plugins:none.* Install it"):
+        create_engines(f"{url}?plugin=none", StoreOptions())
+
+
 def test_parameters_of_tls_reach_the_driver_together() -> None:
     query = "?charset=utf8&ssl_ca=/ca.pem&ssl_verify_cert=true&ssl_check_hostname=false"
     url, arguments = connect_arguments(database_url(MYSQL + query))
