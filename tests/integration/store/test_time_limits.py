@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from placement_server.store import engine as engine_module
 from placement_server.store.errors import ProviderNotFound, StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
+from placement_server.store.tables import resource_providers
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
 from tests.fixtures.allocations import claim_body, new_uuid
 from tests.functional.api.wsgi_client import Client
@@ -32,6 +34,7 @@ SERVERS = pytest.mark.parametrize(
 )
 SLEEP = {"postgresql": "SELECT pg_sleep({})", "mysql": "SELECT SLEEP({})"}
 HASTY = replace(OPTIONS, statement_timeout=0.5)
+_C = resource_providers.c
 IMPATIENT = replace(OPTIONS, lock_timeout=1.0)
 
 
@@ -97,6 +100,39 @@ def test_a_write_waits_for_a_lock_no_longer_than_its_timeout_and_once(
     assert not {"FROM", "SELECT", "tuple"} & set(str(refused.value).split()), "no SQL for clients"
     assert len(tries) == 1
     impatient.write(hold)
+
+
+def rename(tx: WriteTransaction, host: str) -> None:
+    name = f"name-{new_uuid()}"
+    tx.execute(sa.update(resource_providers).where(_C.uuid == host).values(name=name))
+
+
+@SERVERS
+def test_a_write_that_stops_keeps_nobody_waiting_and_a_read_may(
+    store: Store, module_database_url: str
+) -> None:
+    provider = new_provider(store)
+    begun, go_on, tries = threading.Event(), threading.Event(), list[object]()
+
+    def look(tx: ReadTransaction) -> None:
+        tries.append(tx.execute(sa.select(_C.id)).all())
+        begun.set()
+        assert go_on.wait(DEADLINE)
+        assert tries == [tx.execute(sa.select(_C.id)).all()]
+
+    with (
+        opened(module_database_url, replace(OPTIONS, write_idle_timeout=1.0)) as stopping,
+        opened(module_database_url, replace(OPTIONS, lock_timeout=15.0)) as another,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        reader = pool.submit(stopping.read, look)
+        assert begun.wait(DEADLINE)
+        try:
+            with held(stopping, rename, provider):
+                another.write(rename, provider)
+        finally:
+            go_on.set()
+        reader.result(DEADLINE)
 
 
 @pytest.mark.parametrize("module_database_url", ["sqlite"], indirect=True)
