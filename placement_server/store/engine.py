@@ -139,10 +139,9 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         # the driver would begin transactions by itself, and never with BEGIN IMMEDIATE
         dbapi_connection.isolation_level = None
         cursor = dbapi_connection.cursor()
-        if not in_memory:
-            _keep_write_ahead_log(cursor, options.lock_timeout)
-            mode = "FULL" if options.sqlite_synchronous else "OFF"
-            cursor.execute(f"PRAGMA synchronous = {mode}")
+        _keep_write_ahead_log(cursor, options.lock_timeout)
+        mode = "FULL" if options.sqlite_synchronous else "OFF"
+        cursor.execute(f"PRAGMA synchronous = {mode}")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
 
@@ -177,8 +176,8 @@ def _keep_write_ahead_log(cursor: sqlite3.Cursor, lock_timeout: float) -> None:
 
 
 def _is_busy(error: BaseException) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, sqlite3.OperationalError) and code == sqlite3.SQLITE_BUSY
+    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_BUSY
 
 
 def _trace(engine: Engine) -> None:

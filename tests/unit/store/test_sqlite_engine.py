@@ -54,6 +54,38 @@ def test_a_first_connection_gives_up_after_the_lock_timeout(path: Path) -> None:
     engines.dispose()
 
 
+@pytest.mark.parametrize("is_set", [True, False])
+def test_the_options_reach_each_connection(path: Path, is_set: bool) -> None:
+    options = StoreOptions(sqlite_synchronous=is_set, connection_trace=is_set)
+    engines, statements = create_engines(f"sqlite:///{path}", options), list[str]()
+    for engine in (engines.reader, engines.writer):
+        with engine.begin() as connection:
+            settings = [
+                connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+                for name in ("synchronous", "foreign_keys")
+            ]
+            assert settings == [2 if is_set else 0, 1]
+            connection.info["store_function"] = "a function"
+            driver: Any = connection.connection.driver_connection
+            driver.set_trace_callback(statements.append)
+            connection.exec_driver_sql("SELECT 1")
+            driver.set_trace_callback(None)
+    assert statements == ["SELECT 1 -- a function" if is_set else "SELECT 1"] * 2
+    engines.dispose()
+
+
+@pytest.mark.parametrize(
+    ("debug", "echo"), [(0, False), (49, False), (50, True), (99, True), (100, "debug")]
+)
+def test_statements_are_logged_from_50_on_and_their_results_at_100(
+    debug: int, echo: object
+) -> None:
+    engines = create_engines(
+        "sqlite:////nowhere/placement.db", StoreOptions(connection_debug=debug)
+    )
+    assert engines.writer.echo == engines.reader.echo == echo
+
+
 def test_a_read_that_is_cut_off_leaves_no_snapshot_on_its_connection(path: Path) -> None:
     engines = create_engines(f"sqlite:///{path}", StoreOptions())
     assert engines.single is not None
