@@ -96,6 +96,11 @@ def _ask_scheduler(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
     try:
         cap = message_bus.version_cap(conf, "scheduler")
         return SchedulerClient(bus, timeout, cap, retry=SEND_RETRIES).call(method)
+    except oslo_messaging.RemoteError as error:
+        # its text has the traceback too
+        raise NoSchedulerAnswers(
+            f"A scheduler answered {method} with an error: {error.value}"
+        ) from error
     except oslo_messaging.MessagingException as error:
         raise NoSchedulerAnswers(
             f"No scheduler answered {method} on the message bus within {timeout:.0f} s "

@@ -14,7 +14,7 @@ import pytest
 from compute_agent.cmd.scheduler import main as command
 from compute_agent.programs.exit_status import Exit
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
-from compute_agent.scheduler.bus import running_scheduler
+from compute_agent.scheduler.bus import rpc, running_scheduler
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.fixtures.claim_options import spec_of_options
@@ -193,3 +193,18 @@ def test_without_a_broker_a_claim_is_made_too(
     assert "the message bus is unreachable" in done.stderr
     # one sentence, and no line of the library
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_with_which_a_scheduler_answers_is_not_taken_for_silence(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise rpc.oslo_messaging.RemoteError(
+            "PlacementUnavailable", "placement answered 503", ["Traceback"]
+        )
+
+    monkeypatch.setattr(rpc.SchedulerClient, "call", fail)
+    status, _, text = run("status", "upgrade")
+    assert status == Exit.PLACEMENT
+    assert "A scheduler answered upgrade_status with an error: placement answered 503" in text
+    assert "Traceback" not in text
