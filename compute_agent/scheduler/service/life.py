@@ -156,11 +156,13 @@ class SchedulerLife:
         while True:
             try:
                 self._keep_up()
-            except ComputeAgentError as error:
+            except Exception as error:
+                # whatever it is: without the thread, status and metrics would stay as they are
                 LOG.warning(
                     "Journals, aggregates and announcements are checked again in %.0f s: %s",
                     UPKEEP_SECONDS,
                     error,
+                    exc_info=not isinstance(error, ComputeAgentError),
                 )
             # what is in cycles stays until now
             gc.collect()

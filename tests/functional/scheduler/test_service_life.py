@@ -6,10 +6,13 @@ import threading
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.scheduler.bus.rpc import SchedulerService
+from compute_agent.scheduler.service import life as life_module
 from compute_agent.scheduler.service.life import SchedulerLife
 
 
@@ -38,3 +41,26 @@ def test_a_bus_that_is_joined_during_the_upkeep_is_not_reported_as_away(
     finally:
         life._service.stop()
         bus.cleanup()
+
+
+def test_a_defect_in_the_upkeep_is_logged_and_the_next_one_follows(
+    config: Path,
+    placement: InProcessTransport,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    life = SchedulerLife(agent_conf.new_config([f"--config-file={config}"]), placement)
+    faults = iter([ValueError("a defect"), None])
+
+    def keep_up() -> None:
+        if (fault := next(faults)) is not None:
+            raise fault
+        life.stop()
+
+    monkeypatch.setattr(life_module, "UPKEEP_SECONDS", 0.0)
+    monkeypatch.setattr(life, "_keep_up", keep_up)
+    life._bus_settled.set()
+    life._upkeep()
+    (record,) = caplog.records
+    assert "a defect" in record.getMessage()
+    assert record.exc_info
