@@ -51,12 +51,17 @@ def count_of_traits(store: Store, name: str) -> int:
     return int(count)
 
 
-def test_engines_that_end_leave_no_connection(module_database_url: str) -> None:
+def test_engines_keep_their_limits_after_a_rollback_and_leave_no_connection(
+    module_database_url: str,
+) -> None:
     engines = create_engines(module_database_url, OPTIONS)
     pools = []
     for engine in (engines.reader, engines.writer, engines.single):
         assert engine is not None
-        engine.connect().close()
+        with engine.connect() as connection:
+            for _ in range(2):
+                assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == "1min"
+                connection.rollback()
         assert isinstance(engine.pool, QueuePool)
         pools.append(engine.pool)
     assert [pool.checkedin() for pool in pools] == [1, 1, 1]

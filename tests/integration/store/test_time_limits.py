@@ -16,6 +16,7 @@ from placement_server.app import build_app
 from placement_server.cmd import manage
 from placement_server.conf import new_config
 from placement_server.store import engine as engine_module
+from placement_server.store.engine import create_engines
 from placement_server.store.errors import ProviderNotFound, StoreUnavailable
 from placement_server.store.providers import providers
 from placement_server.store.store import Store
@@ -100,6 +101,22 @@ def test_a_write_waits_for_a_lock_no_longer_than_its_timeout_and_once(
     assert not {"FROM", "SELECT", "tuple"} & set(str(refused.value).split()), "no SQL for clients"
     assert len(tries) == 1
     impatient.write(hold)
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(0.5, 1), (30.0, 30)])
+def test_the_limits_of_mariadb_are_whole_seconds(
+    mariadb_url: str, seconds: float, limit: int
+) -> None:
+    options = replace(
+        OPTIONS, lock_timeout=seconds, write_idle_timeout=seconds, mysql_wsrep_sync_wait=3
+    )
+    names = ("innodb_lock_wait_timeout", "idle_write_transaction_timeout", "wsrep_sync_wait")
+    engines = create_engines(mariadb_url, options)
+    for engine, idle in ((engines.writer, limit), (engines.reader, 0)):
+        with engine.connect() as connection:
+            query = f"SELECT {', '.join(f'@@{name}' for name in names)}"
+            assert connection.exec_driver_sql(query).one() == (limit, idle, 3)
+    engines.dispose()
 
 
 def rename(tx: WriteTransaction, host: str) -> None:
