@@ -71,9 +71,7 @@ def database_url(connection: str | URL, connection_parameters: str = "") -> URL:
         )
     if backend in _DRIVERS:
         url = _with_driver(url, backend, _DRIVERS[backend])
-    if connection_parameters:
-        url = url.update_query_pairs(parse_qsl(connection_parameters, keep_blank_values=True))
-    return url
+    return url.update_query_pairs(parse_qsl(connection_parameters, keep_blank_values=True))
 
 
 def shown_url(connection: str | URL) -> str:

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from placement_server.conf import new_config
-from placement_server.store.connection.options import StoreOptions, connection_url
-from placement_server.store.connection.url import connect_arguments, database_url
+from placement_server.store.connection.options import (
+    StoreOptions,
+    connection_url,
+    store_options,
+)
+from placement_server.store.connection.url import connect_arguments, database_url, shown_url
 from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreUnavailable
 
@@ -41,6 +45,26 @@ def test_a_url_of_another_driver_is_read_as_one_of_ours_which_is_logged(
     assert len(lines) == (given != driver)
     assert all(f"{given}://" in line and f"{driver}://" in line for line in lines)
     assert "secret" not in caplog.text
+
+
+def test_passwords_in_any_part_of_a_url_are_not_shown() -> None:
+    query = "?ssl_key_password=secret&passwd=secret&charset=utf8"
+    shown = shown_url(MYSQL + query)
+    assert "secret" not in shown
+    assert shown.startswith("mysql+pymysql://user:***@host/placement?charset=utf8&passwd=")
+    assert "secret" not in shown_url("mysql:user:secret@host")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("mysql:user:secret@host", "is not a database URL"), ("oracle://u:secret@h", "not on oracle")],
+)
+def test_what_is_not_a_url_of_a_known_database_is_refused_without_its_password(
+    url: str, reason: str
+) -> None:
+    with pytest.raises(StoreUnavailable, match=reason) as refused:
+        database_url(url)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("driver", ["postgresql+asyncpg", "mysql+mysqlconnector"])
@@ -75,14 +99,18 @@ def test_parameters_of_tls_reach_the_driver_together() -> None:
 
 
 def test_numbers_and_truths_reach_the_driver_as_such() -> None:
-    query = "?connect_timeout=5&ssl_disabled=false&max_allowed_packet=1048576"
+    query = "?connect_timeout=5&ssl_disabled=false&max_allowed_packet=1048576&client_flag=8"
     url, arguments = connect_arguments(database_url(MYSQL + query))
     assert arguments == {
         "connect_timeout": 5,
         "ssl_disabled": False,
         "max_allowed_packet": 1048576,
     }
-    assert not url.query
+    assert dict(url.query) == {"client_flag": "8"}, "SQLAlchemy adds a flag of its own"
+    url = database_url(MYSQL, "charset=utf8&read_timeout=")
+    assert url.query["charset"] == "utf8"
+    with pytest.raises(StoreUnavailable, match=r"read_timeout= of .* is not a whole number"):
+        connect_arguments(url)
 
 
 def test_parameters_of_libpq_are_left_to_it() -> None:
@@ -123,3 +151,12 @@ def test_without_a_database_the_files_that_were_read_are_named(
     where = file if has_file else "the file that --config-file names, as none was read"
     with pytest.raises(StoreUnavailable, match=rf"\[placement_database\]connection in {where}, "):
         connection_url(conf)
+
+
+@pytest.mark.parametrize(("retries", "tries"), [(-1, -1), (0, 1), (10, 11)])
+def test_what_is_tried_again_is_tried_once_before(retries: int, tries: int) -> None:
+    conf = new_config([], [])
+    conf.set_override("max_retries", retries, "placement_database")
+    conf.set_override("allocation_conflict_retry_count", max(0, retries), "placement")
+    options = store_options(conf)
+    assert (options.connect_tries, options.claim_tries) == (tries, max(1, retries))

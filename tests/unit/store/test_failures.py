@@ -67,8 +67,19 @@ def test_a_server_that_may_come_up_is_waited_for_and_a_refusal_is_not(
     assert is_worth_retrying(error) is not lasts
 
 
-def test_a_mysql_with_too_many_connections_is_waited_for_at_the_start() -> None:
-    assert not is_lasting(wrapped(Exception(1040, "text")))
+@pytest.mark.parametrize(
+    ("cause", "lasts"),
+    [
+        *((Exception(number, "too many connections"), False) for number in (1040, 1203)),
+        *((DriverError("text", state), False) for state in ("57P03", "08006", "53300")),
+        *((DriverError("text", state), True) for state in ("28P01", "3D000")),
+        (FileNotFoundError(2, "No such file", "/ca.pem"), True),
+    ],
+)
+def test_the_first_connection_waits_for_a_server_that_is_full_or_starts(
+    cause: Exception, lasts: bool
+) -> None:
+    assert is_lasting(cause if isinstance(cause, OSError) else wrapped(cause)) == lasts
 
 
 def test_the_reason_is_one_line_without_the_statement() -> None:
