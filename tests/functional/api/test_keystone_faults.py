@@ -333,3 +333,14 @@ def test_an_outage_is_logged_when_it_begins_with_its_reason_and_when_it_ends(
     assert reason in begin
     assert "requests are answered with 503" in begin
     assert end == "Keystone validates tokens again."
+
+
+def test_an_outage_ends_with_a_token_that_keystone_does_not_know(
+    api: Client, keystone: LyingProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    keystone.lie(NONSENSE["500"], "", method="GET", path=READS)
+    assert read(api, "unknown").status == 503
+    keystone.answer("GET", READS, 404, {"error": {"code": 404}})
+    assert read(api, "another").status == 401
+    assert "Keystone validates tokens again." in messages(caplog)
