@@ -24,7 +24,6 @@ from compute_agent.placement.transports.transport import ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
 from compute_agent.report.usage import holders_of, usage_of
-from compute_agent.request.pci_aliases import read_aliases
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
@@ -202,7 +201,10 @@ def build(
     board = StatusBoard(conf.DEFAULT.host, history)
     with naming_places(conf):
         driver = load_driver(conf.compute_driver, conf)
-        read_aliases(conf.pci.alias)  # only to refuse what the scheduler could not use
+        if conf.pci.alias:
+            from compute_agent.request.pci_aliases import read_aliases
+
+            read_aliases(conf.pci.alias)  # only to refuse what the scheduler could not use
     report = _report_client(
         conf, transport or KeystoneTransport.from_conf(conf), board, read_only=read_only
     )
@@ -326,6 +328,7 @@ def tracker_options(conf: cfg.ConfigOpts) -> TrackerOptions:
 def cell_policy(conf: cfg.ConfigOpts) -> CellPolicy:
     """Return how claims choose NUMA cells."""
     from compute_agent.claims.host_view import CellPolicy, HostNetworks
+    from compute_agent.request.pci_aliases import read_aliases
     from compute_agent.virt.settings import plan_options
 
     physnets = {

@@ -12,10 +12,9 @@ from msgspec import to_builtins
 from compute_agent import errors
 from compute_agent.claims.checks import ClaimRequest
 from compute_agent.programs.whole_numbers import MOST, whole_number
-from compute_agent.provider_tree.provider import canonical
+from compute_agent.provider_tree.provider import UNMANAGED, canonical
 from compute_agent.provider_tree.tree import ProviderTree
 from compute_agent.state.claim import Claim
-from compute_agent.virt.layout.wanted import UNMANAGED
 
 
 def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:

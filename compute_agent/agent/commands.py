@@ -17,8 +17,8 @@ from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
 from compute_agent.claims.host_cells import cells_of
 from compute_agent.claims.units import core_holders
+from compute_agent.provider_tree.trait_names import CUSTOM_GPU_UNHEALTHY
 from compute_agent.report.steps import describe
-from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -231,7 +231,7 @@ class AgentCommands(Struct, eq=False):
         """
         claim_messages.text("provider", provider)
         node, device = self._find_provider(provider)
-        if UNHEALTHY not in device.traits:
+        if CUSTOM_GPU_UNHEALTHY not in device.traits:
             return False
         self.parts.driver.clear_fault(device.uuid)
         self.parts.ledger.change_faults(cleared_providers=[device.uuid])

@@ -21,10 +21,9 @@ from compute_agent.claims.host_cells import (
 from compute_agent.claims.units import PCPU, by_number, holdings
 from compute_agent.fitting.guest import Node
 from compute_agent.fitting.host import DEFAULT_OPTIONS, Cell, Device, Host, PlanOptions, without
-from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, NVLINK_PREFIX, XGMI_PREFIX
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 from compute_agent.virt.driver import InstanceDevices
-from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import Amounts

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.discovery.pci_address import is_pci_address
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.trait_names import PMEM_PREFIX
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices
-from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
 
 if TYPE_CHECKING:
     from compute_agent.claims.host_cells import HostCell
@@ -94,7 +94,7 @@ def is_visible(unit: AssignedUnit) -> bool:
     """Whether a driver can see a guest have the unit: a CPU, a function or device, a namespace."""
     return (
         unit.resource_class == PCPU
-        or unit.resource_class.startswith(PMEM_CLASSES)
+        or unit.resource_class.startswith(PMEM_PREFIX)
         or is_pci_address(unit.name.partition("/")[0])
     )
 

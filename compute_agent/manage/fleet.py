@@ -19,9 +19,8 @@ from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and
 from compute_agent.placement.transports.transport import BASE
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import shortened
-from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, CUSTOM_GPU_UNHEALTHY
 from compute_agent.tracker.decisions import EventKind
-from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.drift.instances.agents import AgentsOnBus
@@ -334,7 +333,7 @@ class HostSwitch(Struct, frozen=True):
 
 
 def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[str]:
-    broken_devices = [provider.name for provider in tree if UNHEALTHY in provider.traits]
+    broken_devices = [provider.name for provider in tree if CUSTOM_GPU_UNHEALTHY in provider.traits]
     if broken_devices:
         yield f"{count_of(len(broken_devices), 'broken device')}: {', '.join(broken_devices)}"
     for provider in tree:

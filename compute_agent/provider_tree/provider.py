@@ -20,6 +20,10 @@ ASPECTS: Final = ("inventories", "aggregates", "traits")
 """Parts that are read and replaced separately, each under the provider's one generation."""
 
 
+UNMANAGED: Final = "unmanaged"
+"""Metadata of a named unit of a device with `managed: no`."""
+
+
 class Resource(Struct, frozen=True):
     """One named unit behind a count, such as a pmem namespace.  Never sent to placement."""
 

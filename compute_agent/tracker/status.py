@@ -21,8 +21,8 @@ from compute_agent.daemon.message_bus import BusState, BusStatus
 from compute_agent.daemon.trouble import Trouble, dated, moment_text
 from compute_agent.programs.printable import first_of
 from compute_agent.provider_tree.inventory import capacity
+from compute_agent.provider_tree.trait_names import CUSTOM_GPU_UNHEALTHY
 from compute_agent.tracker.change_log import ChangeHistory
-from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.discovery.bounded_calls import HungCall
@@ -379,7 +379,9 @@ def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventorySta
 def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
     """Return the names of a tree's providers whose devices are marked as broken."""
     providers = [tree.data(uuid) for uuid in tree.get_provider_uuids(root_uuid)]
-    return tuple(sorted(provider.name for provider in providers if UNHEALTHY in provider.traits))
+    return tuple(
+        sorted(provider.name for provider in providers if CUSTOM_GPU_UNHEALTHY in provider.traits)
+    )
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:

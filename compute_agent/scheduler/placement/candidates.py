@@ -18,10 +18,14 @@ from compute_agent.placement.candidate_answers import (
     traits_of,
 )
 from compute_agent.programs.decoding import decode
-from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
+from compute_agent.provider_tree.trait_names import (
+    HW_NUMA_ROOT,
+    MISC_SHARES_VIA_AGGREGATE,
+    NVLINK_PREFIX,
+    XGMI_PREFIX,
+)
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.scheduler.errors import AnswerMalformed
-from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 ANYWHERE = ("preferred", "socket")
 """Policies of devices that need not be on a cell of the guest."""

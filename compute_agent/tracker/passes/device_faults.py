@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord
-from compute_agent.virt.layout.application import UNHEALTHY
+from compute_agent.provider_tree.trait_names import CUSTOM_GPU_UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.state.ledger import Ledger
@@ -45,7 +45,7 @@ class DeviceFaults(Struct, eq=False):
             if marks.get(uuid, self.boot) != self.boot
         )
         for uuid in sorted(over):
-            tree.remove_traits(uuid, UNHEALTHY)
+            tree.remove_traits(uuid, CUSTOM_GPU_UNHEALTHY)
             inventory = tree.data(uuid).inventory
             before = reserves.get(uuid, {})
             tree.update_inventory(
@@ -62,7 +62,7 @@ class DeviceFaults(Struct, eq=False):
         new_reserves = {
             uuid: {rc: _reserve_of(base, uuid, rc) for rc in tree.data(uuid).inventory}
             for uuid in tree.get_provider_uuids(root_uuid)
-            if uuid not in known_uuids and UNHEALTHY in tree.data(uuid).traits
+            if uuid not in known_uuids and CUSTOM_GPU_UNHEALTHY in tree.data(uuid).traits
         }
         self.ledger.change_faults(reserved=new_reserves)
 
@@ -74,7 +74,7 @@ class DeviceFaults(Struct, eq=False):
         marks = self.ledger.faults()
         known_uuids = marks.keys() | self.ledger.reserves().keys()
         members = tree.get_provider_uuids(root_uuid)
-        marked_uuids = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
+        marked_uuids = [uuid for uuid in members if CUSTOM_GPU_UNHEALTHY in tree.data(uuid).traits]
         self.ledger.change_faults(
             seen_faults={
                 uuid: self.boot for uuid in marked_uuids if uuid not in marks or uuid in taken_off

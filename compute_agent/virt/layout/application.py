@@ -19,19 +19,19 @@ from msgspec import Struct
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, other_spelling
-from compute_agent.provider_tree.provider import Resource
+from compute_agent.provider_tree.provider import UNMANAGED, Resource
 from compute_agent.provider_tree.trait_names import (
     CUSTOM_DEVICE_MISSING,
+    CUSTOM_GPU_UNHEALTHY,
     HW_NUMA_ROOT,
     OWNER_NOVA,
     PAGE_SIZE_PREFIX,
+    PMEM_PREFIX,
 )
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.options import Ratio
-from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
 from compute_agent.virt.layout.wanted import (
     ROOT,
-    UNMANAGED,
     HostLayout,
     WantedProvider,
     WantedRecord,
@@ -39,8 +39,6 @@ from compute_agent.virt.layout.wanted import (
 
 OTHER_OWNERS = frozenset({"OWNER_CYBORG", SHARING_TRAIT})
 
-UNHEALTHY = "CUSTOM_GPU_UNHEALTHY"
-"""On a broken GPU: nothing of it is given out until an operator takes the trait off."""
 
 LAYOUT_CLASSES = frozenset(
     {
@@ -212,7 +210,7 @@ def _write(
         rc: names for rc, names in wanted_provider.units.items() if rc in wanted_provider.inventory
     }
     inventory: dict[str, InventoryRecord] = {}
-    is_broken = UNHEALTHY in provider.traits | wanted_provider.traits
+    is_broken = CUSTOM_GPU_UNHEALTHY in provider.traits | wanted_provider.traits
     for resource_class, record in wanted_provider.inventory.items():
         stored_record = _stored_record(provider, resource_class, wanted_provider)
         ratio = ratios.of(resource_class, record, stored_record)
@@ -226,7 +224,7 @@ def _write(
         and (
             wanted_provider.address is not None
             or rc in LAYOUT_CLASSES
-            or rc.startswith(PMEM_CLASSES)
+            or rc.startswith(PMEM_PREFIX)
         )
     }
     leftover = _held_records(gone_classes, held_units(uuid)) if gone_classes else {}

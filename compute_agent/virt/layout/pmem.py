@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.discovery.facts import HostTopology
+from compute_agent.provider_tree.trait_names import PMEM_PREFIX
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
-
-CLASS_PREFIX: Final = "CUSTOM_PMEM_NAMESPACE_"
 
 _OPTION: Final = "[libvirt]pmem_namespaces"
 _NOT_IN_CLASSES = r"[^A-Z0-9_]"
@@ -28,7 +27,7 @@ class PmemLabel(Struct, frozen=True):
 
     @property
     def resource_class(self) -> str:
-        return f"{CLASS_PREFIX}{re.sub(_NOT_IN_CLASSES, '_', self.label.upper())}"
+        return f"{PMEM_PREFIX}{re.sub(_NOT_IN_CLASSES, '_', self.label.upper())}"
 
 
 class PmemLayout(Struct, frozen=True):

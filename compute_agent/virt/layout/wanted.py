@@ -15,8 +15,6 @@ from msgspec import Struct
 from compute_agent.discovery.facts import PciAddress
 
 ROOT: Final = ""
-UNMANAGED: Final = "unmanaged"
-"""Metadata of a named unit of a device with `managed: no`."""
 MAX_TOTAL: Final = 2147483647
 
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from compute_agent import errors
 from compute_agent.placement.transports.transport import Request
+from compute_agent.provider_tree.trait_names import CUSTOM_GPU_UNHEALTHY
 from compute_agent.tracker.place import UNKNOWN
-from compute_agent.virt.layout.application import UNHEALTHY
 from tests.fixtures.agent_commands import commands_of
 from tests.functional.agent.in_process import Node
 
@@ -63,8 +63,8 @@ class Host:
 
     def break_down(self) -> None:
         """The driver, or an operator, marks the GPU; the next pass takes it out of use."""
-        self.node.transport.send(Request("PUT", f"/traits/{UNHEALTHY}", (1, 39)))
-        self.node.parts.report.change_traits(self.gpu.uuid, add=[UNHEALTHY])
+        self.node.transport.send(Request("PUT", f"/traits/{CUSTOM_GPU_UNHEALTHY}", (1, 39)))
+        self.node.parts.report.change_traits(self.gpu.uuid, add=[CUSTOM_GPU_UNHEALTHY])
         self.node.parts.report.drop_cache()
         assert self.node.run().completed
 
@@ -72,7 +72,7 @@ class Host:
         gpu = self.gpu
         record = gpu.inventory[self.resource_class]
         reserved = bool(record["reserved"] == record["total"])
-        assert (UNHEALTHY in gpu.traits) is reserved
+        assert (CUSTOM_GPU_UNHEALTHY in gpu.traits) is reserved
         return reserved
 
     def reserve(self, amount: int) -> None:
@@ -145,12 +145,12 @@ def test_a_driver_that_sees_the_fault_again_keeps_the_mark(host):
 
     def still_broken(tree, nodename, allocations=None):
         tree_of(host.node.driver, tree, nodename, allocations)
-        tree.add_traits(host.gpu.uuid, UNHEALTHY)
+        tree.add_traits(host.gpu.uuid, CUSTOM_GPU_UNHEALTHY)
 
     host.node.driver.update_provider_tree = still_broken
     assert host.commands.clear_fault(host.gpu.uuid)
     assert host.node.run().completed
-    assert UNHEALTHY in host.gpu.traits
+    assert CUSTOM_GPU_UNHEALTHY in host.gpu.traits
     del host.node.driver.update_provider_tree
     assert host.node.run().completed
     assert host.is_out_of_use(), "the order was for the fault of before"
@@ -189,5 +189,5 @@ def test_a_device_that_was_used_up_stays_so_when_its_fault_is_cleared(used_once)
     assert used_once.commands.clear_fault(used_once.gpu.uuid)
     assert used_once.node.run().completed
     gpu = used_once.gpu
-    assert UNHEALTHY not in gpu.traits
+    assert CUSTOM_GPU_UNHEALTHY not in gpu.traits
     assert gpu.inventory["PGPU"]["reserved"] == 1, "who cleans it has not said that it is clean"

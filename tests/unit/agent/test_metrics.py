@@ -15,6 +15,7 @@ from compute_agent.daemon.message_bus import BusState
 from compute_agent.daemon.trouble import Trouble
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.trait_names import CUSTOM_GPU_UNHEALTHY
 from compute_agent.state.files import StateUnusable, WriteFailure
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import (
@@ -23,7 +24,6 @@ from compute_agent.tracker.status import (
     faulty_in,
     inventories_of,
 )
-from compute_agent.virt.layout.application import UNHEALTHY
 from tests.fixtures.promtool import needs_promtool, promtool
 
 ROOT, CELL, GPU = (f"00000000-0000-4000-8000-00000000000{number}" for number in range(3))
@@ -42,7 +42,7 @@ def host_tree() -> ProviderTree:
     }
     for uuid, inventory in inventories.items():
         tree.update_inventory(uuid, inventory)
-    tree.add_traits(GPU, UNHEALTHY)
+    tree.add_traits(GPU, CUSTOM_GPU_UNHEALTHY)
     return tree
 
 

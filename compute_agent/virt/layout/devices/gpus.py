@@ -22,8 +22,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compute_agent.discovery.facts import GpuVf, HostTopology, MigDevice, PciAddress, PhysicalGpu
+from compute_agent.provider_tree.trait_names import CUSTOM_GPU_UNHEALTHY, NVLINK_PREFIX, XGMI_PREFIX
 from compute_agent.virt.layout import names
-from compute_agent.virt.layout.application import UNHEALTHY
 from compute_agent.virt.layout.device_spec import custom_name
 from compute_agent.virt.layout.devices import vgpus
 from compute_agent.virt.layout.devices.parents import DeviceParents
@@ -37,9 +37,6 @@ MDEV_TYPE_PREFIX = "CUSTOM_MDEV_"
 MIG_CLASS_PREFIX = "CUSTOM_MIG_"
 CUDA_PREFIX = "HW_GPU_CUDA_COMPUTE_CAPABILITY_"
 MIG_TRAIT = "CUSTOM_GPU_MIG"
-NVLINK_PREFIX = "CUSTOM_NVLINK_GROUP_"
-XGMI_PREFIX = "CUSTOM_XGMI_GROUP_"
-"""GPUs of a host with the same number reach each other through NVLinks, or XGMI."""
 
 
 class GpuLayout(Struct, frozen=True):
@@ -212,7 +209,7 @@ def _traits(
     if gpu.mig_enabled:
         traits.add(MIG_TRAIT)
     if gpu.critical_xid is not None:
-        traits.add(UNHEALTHY)
+        traits.add(CUSTOM_GPU_UNHEALTHY)
     if group is not None:
         traits.add(group)
     if gpu.nvlinks is not None or not options.nvlink_traits:
