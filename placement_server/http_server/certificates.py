@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _ssl
+import contextlib
 import logging
 import ssl
 import time
@@ -65,8 +66,13 @@ class Certificate(Struct, frozen=True):
 
     def state(self) -> list[tuple[int, int, int]]:
         """Return what differs when the files are replaced."""
-        files = [file.stat() for file in (self.path, self.key) if file.exists()]
-        return [(file.st_ino, file.st_size, file.st_mtime_ns) for file in files]
+        state = []
+        for path in (self.path, self.key):
+            # it may be removed at any moment, or lie where this user may not look
+            with contextlib.suppress(OSError):
+                file = path.stat()
+                state.append((file.st_ino, file.st_size, file.st_mtime_ns))
+        return state
 
 
 class CertificateWatch:

@@ -196,6 +196,12 @@ def test_a_certificate_that_expires_while_it_is_served_is_shown_then_and_its_ren
     watch.look()
     assert "cannot be used" in str(shown[-1])
     monkeypatch.setattr(time, "time", lambda: now)
+    with monkeypatch.context() as between:
+        # as where it is removed just after that
+        between.setattr(Path, "exists", lambda _path: True)
+        pair.certificate.unlink()
+        watch.look()
+    assert "No such file" in str(shown[-1])
     pair.renew()
     watch.look()
     assert shown[-1] is None
