@@ -26,9 +26,12 @@ def reload(conf: cfg.ConfigOpts, read_the_rest: Callable[[], None]) -> Trouble |
         for line in agent_conf.reload(conf):
             LOG.info("Option changed: %s", line)
         read_the_rest()
-    except ComputeAgentError as error:
-        LOG.error("The reload failed: %s", error)
-        return Trouble("not reloaded", str(error), time.time(), 1)
+    except Exception as error:
+        # a defect too: the service manager waits for the end of the reload
+        is_foreseen = isinstance(error, ComputeAgentError)
+        text = str(error) if is_foreseen else repr(error)
+        LOG.error("The reload failed: %s", text, exc_info=not is_foreseen)
+        return Trouble("not reloaded", text, time.time(), 1)
     return None
 
 
