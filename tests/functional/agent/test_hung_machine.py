@@ -49,12 +49,14 @@ def test_a_file_that_hangs_is_named_disables_the_host_and_does_not_hold_a_stop_u
     assert [call["call"] for call in status["hung_calls"]] == [str(machine / MEMORY)]
     assert agent.node()["disabled_reason"].startswith("AUTO: ")
 
-    # what is read now is cut short, and the next pass finds a file
-    (machine / MEMORY).write_bytes(text)
-    (machine / MEMORY).unlink()
-    (machine / MEMORY).write_bytes(text)
-    agent.report()
-    eventually(lambda: agent.node()["trouble"] is None, "a pass that completed")
+    # what hangs reads the text, and whoever comes later a file: never again what hangs
+    hung, file = machine / "hung", machine / "file"
+    hung.hardlink_to(machine / MEMORY)
+    file.write_bytes(text)
+    file.replace(machine / MEMORY)
+    hung.write_bytes(text)
+    # the first may come before what hung is over
+    eventually(lambda: agent.report()["trouble"] is None, "a pass that completed")
     # by what comes after the pass
     eventually(lambda: agent.node()["enabled"], "a host that is enabled again")
 
