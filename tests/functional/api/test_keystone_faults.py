@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -213,6 +214,49 @@ def test_logins_that_wait_for_keystone_are_few_and_make_way_when_they_end(
     assert refused.status == 503
     assert b"too many logins" in refused.body
     assert log_in().status == 200
+
+
+def test_a_login_names_the_domain_of_the_user_and_that_of_a_project_if_any(
+    make_behind_keystone: Callable[..., Client],
+    keystone: LyingProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = make_behind_keystone("[placement_server]\nweb_path = /-/web\n")
+    bodies, serve = list[bytes](), keystone.serve
+
+    def record(handler: Any, body: bytes) -> None:
+        bodies.append(body)
+        serve(handler, body)
+
+    monkeypatch.setattr(keystone, "serve", record)
+    cases: list[tuple[dict[str, str], str, tuple[str, str] | None]] = [
+        ({}, "Default", None),
+        ({"domain": "d", "project_domain": "e"}, "d", None),
+        ({"project": "p"}, "Default", ("p", "Default")),
+        ({"project": "p", "domain": "d"}, "d", ("p", "d")),
+        ({"project": "p", "domain": "d", "project_domain": "e"}, "d", ("p", "e")),
+    ]
+    for fields, domain, project in cases:
+        body = {"user": "a", "password": "b", **fields}
+        assert api.post("/-/web/login", body, token=None).status == 200
+        auth = json.loads(bodies[-1])["auth"]
+        user = {"name": "a", "password": "b", "domain": {"name": domain}}
+        assert auth["identity"] == {"methods": ["password"], "password": {"user": user}}
+        scope = project and {"project": {"name": project[0], "domain": {"name": project[1]}}}
+        assert auth.get("scope") == scope
+
+
+def test_only_an_object_with_user_and_password_of_a_limited_size_is_a_login(
+    make_behind_keystone: Callable[..., Client],
+) -> None:
+    api = make_behind_keystone("[placement_server]\nweb_path = /-/web\n")
+    least = len(json.dumps({"user": "a", "password": ""}))
+    bodies: list[tuple[Any, int]] = [
+        *((body, 400) for body in (["user", "password"], "user password", None, {"user": "a"})),
+        *(({"user": "a", "password": "x" * (8192 + n - least)}, 200 + 200 * n) for n in (0, 1)),
+    ]
+    for body, status in bodies:
+        assert api.post("/-/web/login", body, token=None).status == status
 
 
 def test_a_token_that_keystone_could_not_be_asked_about_is_not_remembered(
