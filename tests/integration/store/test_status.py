@@ -35,9 +35,31 @@ def test_the_upgrade_check_of_a_database_that_refuses_ends_soon(
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
     url = f"postgresql+psycopg://u:p@127.0.0.1:{free_port()}/placement"
-    assert status.main([*configured(url), "upgrade", "check"]) == 3
+    arguments = configured(url)
+    with Path(arguments[1]).open("a") as file:
+        file.write("max_retries = 20\n")
+    assert status.main([*arguments, "upgrade", "check"]) == 3
     assert "Cannot connect to" in capsys.readouterr().err
     assert sum(waits) <= 5
+
+
+def test_a_defect_of_the_upgrade_check_is_not_taken_for_a_warning(
+    sqlite_url: str,
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(status, "_disk", lambda _tx: 1 // 0)
+    assert status.main([*configured(sqlite_url), "upgrade", "check"]) == 255
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_the_upgrade_check_prints_a_table(
+    sqlite_url: str, configured: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status.main([*configured(sqlite_url), "upgrade", "check"]) == 2
+    (width,) = {len(line) for line in capsys.readouterr().out.splitlines()}
+    assert width <= 64
 
 
 def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
