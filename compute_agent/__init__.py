@@ -1,5 +1,3 @@
 """The compute-node agent and the claiming scheduler."""
 
-from importlib import metadata
-
-__version__ = metadata.version("compute-agent")
+__version__ = "0.1.0"

@@ -1,15 +1,14 @@
 """The version of the code in the title and the footer of the documentation's site."""
 
-from configparser import ConfigParser
+import re
 from pathlib import Path
 from typing import Any
 
 
 def on_config(config: Any) -> Any:
-    """Add the version of `setup.cfg` to what every page shows."""
-    metadata = ConfigParser()
-    metadata.read(Path(config.config_file_path).with_name("setup.cfg"))
-    version = metadata["metadata"]["version"]
+    """Add the version to what every page shows."""
+    package = Path(config.config_file_path).with_name("compute_agent") / "__init__.py"
+    (version,) = re.findall(r'^__version__ = "(.+)"$', package.read_text(), re.MULTILINE)
     config.site_name = f"{config.site_name} {version}"
     config.copyright = f"compute-agent {version}, Apache-2.0"
     return config
