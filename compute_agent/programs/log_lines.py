@@ -44,6 +44,13 @@ _PATIENCE: Final = 3.0
 """Seconds that a stop waits for a log which takes no more lines."""
 
 
+class LooseContext(context.RequestContext):  # type: ignore[misc]
+    """A context that this thread does not keep: its lines would all have a request id."""
+
+    def update_store(self) -> None:
+        """Leave the thread as it is."""
+
+
 class Lines(formatters.ContextFormatter):  # type: ignore[misc]
     """Formats lines as `[DEFAULT]logging_*` say, like its base but for two things.
 
@@ -150,7 +157,7 @@ def set_up(conf: cfg.ConfigOpts, program: str, failure: type[Exception]) -> None
     try:
         log.setup(conf, program)
         lines = Lines(conf, program)
-        for sample in ({}, {"request_id": "-"}):
+        for sample in ({}, {"context": LooseContext(request_id="-")}):
             lines.format(logging.makeLogRecord(sample))
     except (OSError, log.LogConfigError, KeyError, RuntimeError, TypeError, ValueError) as error:
         places = ((name, conf.get_location(name)) for name in _OPTIONS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oslo_context import context
 
+from compute_agent.programs import log_lines
 from placement_server import errors
 from placement_server.api.request import (
     REQUEST_ID_KEY,
@@ -127,14 +128,7 @@ class _Context(context.RequestContext):  # type: ignore[misc]
         }
 
 
-class _LooseContext(context.RequestContext):  # type: ignore[misc]
-    """A context that this thread does not keep: its lines would all have a request id."""
-
-    def update_store(self) -> None:
-        """Leave the thread as it is."""
-
-
-_LOGGING_VALUES: Final = _LooseContext().get_logging_values()
+_LOGGING_VALUES: Final = log_lines.LooseContext().get_logging_values()
 
 
 @functools.lru_cache(maxsize=128)

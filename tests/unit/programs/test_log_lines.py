@@ -71,6 +71,19 @@ def test_a_line_that_asks_for_the_error_has_it(log_file: Path) -> None:
     assert "OSError: no such host" in others
 
 
+def test_lines_of_requests_may_show_whatever_a_request_has(
+    log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # of this thread
+    monkeypatch.setattr(context._request_store, "context", None, raising=False)
+    line = "%(user)s of %(project_id)s: %(message)s"
+    set_up(log_file, logging_context_format_string=line, logging_default_format_string="-")
+    LOGGER.warning("without a request")
+    request = context.RequestContext(user_id="me", project_id="mine", overwrite=False)
+    LOGGER.warning("hello", extra={"context": request})
+    assert log_file.read_text() == "-\nme of mine: hello\n"
+
+
 def test_other_formatters_are_left_alone(log_file: Path) -> None:
     set_up(log_file, use_json=True)
     [formatter] = {type(handler.formatter) for handler in logging.getLogger().handlers[-1:]}
