@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_DELAY: Final = 0.02
+_DELAY: Final = 0.05
 """Seconds that an answer waits for others which are logged with it."""
 
 _MOST_ANSWERS: Final = 10_000
