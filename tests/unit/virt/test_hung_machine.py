@@ -67,9 +67,12 @@ def hang(file: Path) -> Callable[[], None]:
     os.mkfifo(file)
 
     def answer() -> None:
-        file.write_bytes(text)
-        file.unlink()
-        file.write_bytes(text)
+        hung, whole = file.with_name("hung"), file.with_name("whole")
+        hung.hardlink_to(file)
+        whole.write_bytes(text)
+        whole.replace(file)  # first, so that nobody opens again what hangs
+        hung.write_bytes(text)
+        hung.unlink()
 
     return answer
 
