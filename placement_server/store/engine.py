@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import tenacity
 from msgspec import Struct
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
@@ -200,7 +200,7 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
     from psycopg import OperationalError
     from psycopg.types.numeric import Int8Dumper
 
-    from placement_server.store.dialects.prepared import PreparedStatements, QuickConnection
+    from placement_server.store.dialects.prepared import UNUSABLE, QuickConnection
 
     settings = {
         "lock_timeout": options.lock_timeout,
@@ -227,16 +227,20 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
     def on_connect(dbapi_connection: Any, record: ConnectionPoolEntry) -> None:
         # one type for all numbers: a prepared statement serves only the types it was made for
         dbapi_connection.adapters.register_dumper(int, Int8Dumper)
-        record.info[plain.PREPARED] = PreparedStatements(dbapi_connection)
+        if not options.is_interruptible:
+            # Ctrl-C ends no call of libpq, only one of psycopg
+            record.info[plain.PREPARED] = dbapi_connection.statements
         cursor = dbapi_connection.cursor()
         cursor.execute(statement)
         cursor.close()
         dbapi_connection.commit()
 
-    @event.listens_for(engine, "rollback")
-    def on_rollback(connection: Connection) -> None:
-        if not connection.invalidated:
-            connection.info[plain.PREPARED].forget()
+    @event.listens_for(engine, "handle_error")
+    def on_error(context: ExceptionContext) -> None:
+        # psycopg takes what it prepared for lost after a ROLLBACK only, and there may be none
+        if isinstance(context.original_exception, UNUSABLE):
+            context.is_disconnect = True
+            context.invalidate_pool_on_disconnect = False
 
 
 def _prepare_mysql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:

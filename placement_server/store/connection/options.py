@@ -29,6 +29,7 @@ class StoreOptions(Struct, frozen=True):
     :ivar connect_tries: how often the first connection is tried; -1 means without limit.
     :ivar history_days: days for which past changes are kept; 0 keeps none.
     :ivar connect_interval: the time between these tries.
+    :ivar is_interruptible: whether an operator waits, who may interrupt a statement.
     """
 
     connection_parameters: str = ""
@@ -49,10 +50,16 @@ class StoreOptions(Struct, frozen=True):
     claim_tries: int = 10
     sync_on_startup: bool = False
     history_days: int = 7
+    is_interruptible: bool = False
 
     def for_maintenance(self) -> StoreOptions:
         """Return these options with long limits, for work that no client waits for."""
-        return replace(self, statement_timeout=0.0, lock_timeout=_MAINTENANCE_LOCK_TIMEOUT)
+        return replace(
+            self,
+            statement_timeout=0.0,
+            lock_timeout=_MAINTENANCE_LOCK_TIMEOUT,
+            is_interruptible=True,
+        )
 
 
 def connection_url(conf: cfg.ConfigOpts) -> str:

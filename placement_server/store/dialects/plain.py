@@ -87,11 +87,13 @@ def whole_rows(connection: Connection, statement: str) -> Sequence[Any]:
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
     pooled_connection = connection.connection
-    if PREPARED in pooled_connection.info:
-        # psycopg's: numbers and bytes need not come as texts
+    if connection.dialect.name == "postgresql":
+        # numbers and bytes need not come as texts
         pooled_connection.info[_CURSOR] = pooled_connection.cursor(binary=True)
-    fetched_rows = rows(connection, statement, ())
-    pooled_connection.info.pop(_CURSOR, None)
+    try:
+        fetched_rows = rows(connection, statement, ())
+    finally:
+        pooled_connection.info.pop(_CURSOR, None)
     if fetched_rows and type(fetched_rows[0]) is not tuple:
         # of SQLAlchemy, where it logs statements; numpy takes no other rows than tuples
         return list(map(tuple, fetched_rows))

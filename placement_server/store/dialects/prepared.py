@@ -5,22 +5,27 @@ and of a claim a seventh. What is prepared here is executed by one call of `psyc
 BEGIN before it and COMMIT; values go through psycopg's own adaptation, and errors are psycopg's.
 Without this module all goes through cursors, as what is not prepared here does.
 
-psycopg deallocates all prepared statements of a connection after a ROLLBACK, and so those that it
-does not know of; they are forgotten here then. Of any other loss, as by a pool of connections
-outside, PostgreSQL tells: outside of a transaction a cursor executes the statement instead, and
-within one the transaction is retried (`26000` in `placement_server.store.connection.failures`).
+psycopg deallocates all prepared statements of a connection after a ROLLBACK, if it has prepared
+some itself. Here they are kept, unless a statement failed: perhaps they are lost, as behind a pool
+of connections outside, or a column has another type now. Outside of a transaction a cursor executes
+such a statement instead, and within one the transaction is retried (`26000` and `0A000` in
+`placement_server.store.connection.failures`).
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from itertools import count
 from typing import Any, Final
 
 import psycopg
 from psycopg import IsolationLevel, abc, pq
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName, error_from_result
+
+UNUSABLE: Final = (InvalidSqlStatementName, FeatureNotSupported)
+"""Errors of a prepared statement that is lost, or whose columns have other types now."""
 
 _MOST: Final = 100
 """Statements of a connection that are prepared; psycopg itself prepares as many."""
@@ -34,6 +39,7 @@ _PLACE: Final = re.compile(r"%s|%\((\w+)\)s")
 # Made once: an enumeration takes its time.
 _IDLE: Final = int(pq.TransactionStatus.IDLE)
 _IN_TRANSACTION: Final = int(pq.TransactionStatus.INTRANS)
+_FAILED: Final = int(pq.TransactionStatus.INERROR)
 _DONE: Final = frozenset({int(pq.ExecStatus.COMMAND_OK), int(pq.ExecStatus.TUPLES_OK)})
 
 
@@ -80,7 +86,14 @@ class PreparedStatement:
 
 
 class QuickConnection(psycopg.Connection[Any]):
-    """A connection that commits by one call, as `PreparedStatements` begin by one."""
+    """A connection that ends transactions by one call, as `PreparedStatements` begin them.
+
+    :ivar statements: those that are executed without a cursor.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.statements = PreparedStatements(self)
 
     def commit(self) -> None:
         """Commit the transaction, if there is one.
@@ -91,6 +104,23 @@ class QuickConnection(psycopg.Connection[Any]):
             if self.pgconn.transaction_status != _IDLE:
                 _run(self, b"COMMIT")
 
+    def rollback(self) -> None:
+        """Roll back the transaction, if there is one; if it failed, prepare all again.
+
+        :raises psycopg.Error: the connection broke.
+        """
+        status = self.pgconn.transaction_status
+        if status == _IN_TRANSACTION:
+            with self.lock:
+                _run(self, b"ROLLBACK")
+            return
+        super().rollback()
+        if status == _FAILED:
+            self.statements.forget()
+            with self.lock:
+                # psycopg has forgotten its own, and does this only if there were some
+                _run(self, b"DEALLOCATE ALL")
+
 
 class PreparedStatements:
     """The statements that one connection has prepared. As little thread safe as a cursor."""
@@ -100,7 +130,8 @@ class PreparedStatements:
         self._pgconn = connection.pgconn
         self._statements: dict[str, PreparedStatement] = {}
         self._uses: dict[str, int] = {}
-        self._numbers = count()
+        # A pool of connections outside may mix the statements of its clients.
+        self._names = (f"frequent_{secrets.token_hex(4)}_{number}".encode() for number in count())
         self._level: IsolationLevel | None = None
         self._begin = b"BEGIN"
 
@@ -130,7 +161,7 @@ class PreparedStatements:
         result = pgconn.exec_prepared(prepared.name, parameters, transformer.formats)
         if result.status not in _DONE:
             error = _error(self._connection, result)
-            if isinstance(error, InvalidSqlStatementName):
+            if isinstance(error, UNUSABLE):
                 self.forget()
                 if status == _IDLE:
                     if begins:
@@ -163,7 +194,7 @@ class PreparedStatements:
         transformer.dump_sequence(values, formats)
         numbers = count(1)
         text = _PLACE.sub(lambda _: f"${next(numbers)}", statement)
-        name = b"frequent_%d" % next(self._numbers)
+        name = next(self._names)
         result = self._pgconn.prepare(name, text.encode(), transformer.types)
         if result.status not in _DONE:
             raise _error(self._connection, result)

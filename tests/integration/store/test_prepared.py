@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from datetime import datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from msgspec.structs import replace
 from sqlalchemy import QueuePool, bindparam, select
 from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.plain import PlainSelect
+from placement_server.store.dialects.prepared import PreparedStatements, QuickConnection
 from placement_server.store.engine import create_engines
 from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
-from tests.integration.store.conftest import OPTIONS, new_provider
+from tests.integration.store.conftest import OPTIONS, new_provider, opened
+from tests.integration.store.held_locks import held
 
 pytestmark = pytest.mark.parametrize(
     "module_database_url", ["postgresql"], indirect=True, scope="module"
@@ -226,6 +233,123 @@ def test_a_write_after_one_that_was_rolled_back_is_made_at_the_first_try(store: 
     store.write(write)
     assert len(tries) == 1
     assert count_of_traits(store, "CUSTOM_B") == 1
+
+
+def test_a_failed_read_of_a_whole_table_leaves_the_form_of_others_as_it_was(store: Store) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SEQUENCE falling")
+
+    def read(tx: ReadTransaction) -> object:
+        text = f"SELECT 1 / ({TIMES} - nextval('falling'))"
+        for _ in range(TIMES - 1):
+            plain.whole_rows(tx.connection, text)
+        assert prepared_names(tx.connection)
+        with pytest.raises(DBAPIError, match="division by zero"):
+            plain.whole_rows(tx.connection, text)
+        return plain.rows(tx.connection, "SELECT 'traits'::regclass", ())
+
+    assert store.read_single(read) == [("traits",)]
+
+
+def test_an_operator_can_interrupt_a_frequent_statement_that_waits(
+    store: Store, module_database_url: str
+) -> None:
+    name, waits = "CUSTOM_WAITED_FOR", "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    store.write(insert, name)
+
+    def lock(tx: WriteTransaction, name: str) -> None:
+        plain.rows(tx.connection, "SELECT id FROM traits WHERE name = %s FOR UPDATE", (name,))
+
+    def interrupt() -> None:
+        while not ended.is_set():
+            if store.read(lambda tx: plain.rows(tx.connection, waits, ())[0][0]):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    ended = threading.Event()
+    options = replace(OPTIONS.for_maintenance(), lock_timeout=20.0)
+    with opened(module_database_url, options) as commands:
+        for _ in range(TIMES):
+            commands.write(lock, name)
+        with held(store, lock, name):
+            threading.Thread(target=interrupt, daemon=True).start()
+            start = time.monotonic()
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    commands.write(lock, name)
+            finally:
+                ended.set()
+            assert time.monotonic() - start < options.lock_timeout, "it waited for the lock"
+        commands.write(lock, name)
+
+
+def test_statements_outlive_a_rollback_and_are_not_left_behind_by_a_failure(
+    module_database_url: str,
+) -> None:
+    def prepared(number: int) -> set[str]:
+        for other in range(TIMES):
+            store.write(insert, f"CUSTOM_ROUND_{number}_{other}")
+        return store.write(lambda tx: prepared_names(tx.connection))
+
+    with opened(module_database_url) as store:
+        names = prepared(0)
+        assert names
+        for number in range(3):
+            with pytest.raises(LookupError):
+                store.write(insert, f"CUSTOM_ROUND_{number}", fails=True)
+            assert store.write(lambda tx: prepared_names(tx.connection)) == names
+        for number in range(1, 4):
+            with pytest.raises(ConcurrentUpdate):
+                store.write(insert, "CUSTOM_ROUND_0_0")
+            assert len(prepared(number)) == 1
+
+
+def test_statements_that_a_pooler_lost_unseen_are_executed(store: Store) -> None:
+    """Those of psycopg too, which forgets them with a ROLLBACK only."""
+    uuid = new_provider(store)
+    text = sa.text("SELECT 1 + :number")
+
+    def read(tx: ReadTransaction) -> Any:
+        numbers = tx.execute(text, {"number": 1}).scalars().all()
+        return inventory_rows.of_provider(tx, uuid), numbers
+
+    for run in (store.read_single, store.read, store.write):
+        for _ in range(TIMES):
+            assert run(read) == ((0, {}), [2])
+        run(lambda tx: tx.connection.connection.driver_connection.pgconn.exec_(b"DEALLOCATE ALL"))
+        assert run(read) == ((0, {}), [2])
+
+
+def test_clients_that_get_one_session_from_a_pooler_prepare_under_different_names(
+    module_database_url: str,
+) -> None:
+    url = module_database_url.replace("+psycopg", "")
+    with QuickConnection.connect(url, autocommit=True) as connection:
+        clients = [PreparedStatements(connection) for _ in range(2)]
+        for _ in range(TIMES):
+            found = [
+                client.execute(f"SELECT %s + {number}", (1,))
+                for number, client in enumerate(clients)
+            ]
+        assert [entry and entry.fetchall() for entry in found] == [[(1,)], [(2,)]]
+
+
+@pytest.mark.parametrize("reading", ["read", "read_single"])
+def test_a_statement_whose_columns_got_other_types_is_executed(store: Store, reading: str) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS altered (value int)")
+        connection.exec_driver_sql("ALTER TABLE altered ALTER value TYPE int")
+        connection.exec_driver_sql("INSERT INTO altered VALUES (1)")
+
+    def read(tx: ReadTransaction) -> Any:
+        return plain.rows(tx.connection, "SELECT value FROM altered WHERE value < %s", (2,))
+
+    run = getattr(store, reading)
+    for _ in range(TIMES):
+        assert run(read)[0] == (1,)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE altered ALTER value TYPE bigint")
+    assert run(read)[0] == (1,)
 
 
 def test_statements_that_somebody_else_deallocated_are_executed(store: Store) -> None:
