@@ -52,7 +52,7 @@ list(application(environ, lambda status, headers, error=None: None))
 """
 _AGENT: Final = """
 from compute_agent.cmd.agent import main
-with main.extras.without(*main.UNUSED):
+with main.imports():
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """
 _PROGRAM: Final = f"{WITHOUT_EXTRAS}from compute_agent.cmd.agent.main import main\nsys.exit(main())"

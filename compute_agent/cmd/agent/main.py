@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from compute_agent import __version__, errors, extras
@@ -179,9 +180,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@contextlib.contextmanager
+def imports() -> Iterator[None]:
+    """Import without packages that an agent never uses, and without collections.
+
+    They would look through all modules, again and again, and free 0.2 MiB.
+    """
+    gc.disable()
+    try:
+        with extras.without(*UNUSED):
+            yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def run(namespace: argparse.Namespace) -> int:
     """Run the agent until it is stopped."""
-    with extras.without(*UNUSED):
+    with imports():
         from compute_agent import conf as agent_conf
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent

@@ -47,8 +47,7 @@ def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
             "eventlet",
         ),
         (
-            "compute_agent.cmd.agent.main as main\nfrom compute_agent import extras\n"
-            "with extras.without(*main.UNUSED): import requests",
+            "compute_agent.cmd.agent.main as main\nwith main.imports(): import requests",
             "requests",
             "charset_normalizer",
         ),
