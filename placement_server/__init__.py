@@ -1,5 +1,3 @@
 """The Placement HTTP API, wire compatible with OpenStack Placement 1.0 to 1.39."""
 
-from importlib import metadata
-
-__version__ = metadata.version("compute-agent")
+from compute_agent import __version__ as __version__

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from oslo_config import cfg
 from prometheus_client import CollectorRegistry, Gauge
 
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.metrics_server import MetricsServer
+from placement_server.cmd.database import open_store
 from placement_server.conf import InvalidConfiguration
 from placement_server.store import audit
 from placement_server.store.audit import Violation
@@ -22,6 +24,14 @@ from placement_server.store.store import Store
 
 _ANYWAY_SECONDS: Final = 60
 """The data is checked after these although no request changed it: others than servers may have."""
+
+
+def run(conf: cfg.ConfigOpts) -> int:
+    command = conf.command
+    with open_store(conf) as store:
+        if command.watch is not None:
+            return watch(store, command.watch, command.metrics_bind)
+        return check(store, repair=command.repair)
 
 
 def check(store: Store, *, repair: bool) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from oslo_config import cfg
 from sqlalchemy import Engine
 
+from placement_server.cmd.database import open_store
 from placement_server.store import unused
 from placement_server.store.changes import changes
 from placement_server.store.errors import StoreUnavailable
@@ -23,6 +25,14 @@ _NAMES: Final = {
     "consumer_types": "consumer types",
     "placement_aggregates": "aggregates",
 }
+
+
+def run(conf: cfg.ConfigOpts) -> None:
+    with open_store(conf) as store:
+        for line in show(store) if conf.command.dry_run else prune(store):
+            print(line)
+        if conf.command.vacuum and not conf.command.dry_run:
+            print(f"vacuumed: {', '.join(vacuum(store.engine))}")
 
 
 def prune(store: Store) -> Iterator[str]:

@@ -11,12 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from keystonemiddleware.auth_token import _opts as keystone_opts
 from oslo_config import cfg
 from oslo_log import log
-from oslo_middleware import cors, http_proxy_to_wsgi
-from oslo_middleware.healthcheck import opts as healthcheck_opts
-from oslo_policy import opts as policy_opts
 
 from compute_agent.programs import configuration_files, tracing
 from placement_server import __version__
@@ -79,8 +75,7 @@ def new_config(
         none.
     :raises InvalidConfiguration: a file cannot be read, or an option has a value of a wrong type.
     """
-    conf = cfg.ConfigOpts()
-    register_opts(conf)
+    conf = _of_the_command_line()
     parse(conf, args, config_files)
     return conf
 
@@ -93,7 +88,10 @@ def parse(
     prog: str | None = None,
     description: str | None = None,
 ) -> None:
-    """Read the configuration into options that are already registered; see `new_config`.
+    """Read the command line, then register all other options and read the files.
+
+    A command line that asks for help, or is wrong, ends the program before libraries are imported
+    for their options; see `new_config`.
 
     :param prog: the name of the program, for its help.
     :param description: its purpose, likewise.
@@ -109,6 +107,7 @@ def parse(
             default_config_files=None if files is None else [os.fspath(file) for file in files],
             default_config_dirs=None if files is None else [],
         )
+        register_opts(conf)
         wrong_lines = list(configuration_files.wrong_values(conf))
     except (cfg.ConfigFilesNotFoundError, cfg.ConfigFilesPermissionDeniedError) as error:
         is_denied = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
@@ -125,18 +124,29 @@ def parse(
 
 
 def with_commands(add_commands: Callable[[Any], None]) -> cfg.ConfigOpts:
-    """Return all options, with the commands of a program, before anything is read.
+    """Return the options of a command line, with the commands of a program.
 
     :param add_commands: adds them to the subparsers of argparse.
     """
-    conf = cfg.ConfigOpts()
-    register_opts(conf)
+    conf = _of_the_command_line()
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=add_commands))
+    return conf
+
+
+def _of_the_command_line() -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
     return conf
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register every option, those of libraries included."""
+    # not at the top: a help shows none of theirs, and they import much
+    from keystonemiddleware.auth_token import _opts as keystone_opts
+    from oslo_middleware import cors, http_proxy_to_wsgi
+    from oslo_middleware.healthcheck import opts as healthcheck_opts
+    from oslo_policy import opts as policy_opts
+
     for group, options in _OPTIONS.items():
         conf.register_opts(options, group=group)
     log.set_defaults(

@@ -12,8 +12,8 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.cmd import program
-from placement_server.cmd import programs
-from placement_server.cmd import status as placement_status
+from compute_agent.programs import log_lines
+from placement_server.cmd import programs, upgrade_check
 from tests.fixtures.databases import migrated_sqlite
 
 
@@ -134,9 +134,11 @@ def test_a_check_that_could_not_be_made_for_a_defect_is_no_warning(
     def refuse(_conf: object) -> NoReturn:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(placement_status, "_check", refuse)
-    monkeypatch.setattr(placement_status.log_lines, "set_up", lambda *_: None)
-    assert placement_status.main(["--config-file=/dev/null", "upgrade", "check"]) == 255
+    monkeypatch.setattr(upgrade_check, "_check", refuse)
+    monkeypatch.setattr(log_lines, "set_up", lambda *_: None)
+    words = ["placement-status", "--config-file=/dev/null", "upgrade", "check"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert programs.placement_status() == 255
     assert "ZeroDivisionError: by zero" in capsys.readouterr().err
 
 

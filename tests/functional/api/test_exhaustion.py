@@ -56,9 +56,9 @@ def test_a_worker_that_could_not_accept_a_connection_accepts_it_later(
 
 FAILS_TO_LOAD = """
 import os, pathlib, sys
-from placement_server.cmd import serve
+from placement_server.cmd import serve, serving
 
-exhausted, load = pathlib.Path(sys.argv[-1]).with_name("exhausted"), serve._application
+exhausted, load = pathlib.Path(sys.argv[-1]).with_name("exhausted"), serving._application
 
 def application(*arguments):
     if exhausted.exists():
@@ -67,7 +67,7 @@ def application(*arguments):
     print(f"loaded by {os.getpid()}.", flush=True)
     return loaded
 
-serve._application = application
+serving._application = application
 serve.main()
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from placement_server.cmd import manage, status
+from placement_server.cmd import manage, programs, status, upgrade_check
 from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration
@@ -49,8 +50,10 @@ def test_a_defect_of_the_upgrade_check_is_not_taken_for_a_warning(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(status, "_disk", lambda _tx: 1 // 0)
-    assert status.main([*configured(sqlite_url), "upgrade", "check"]) == 255
+    monkeypatch.setattr(upgrade_check, "_disk", lambda _tx: 1 // 0)
+    words = ["placement-status", *configured(sqlite_url), "upgrade", "check"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert programs.placement_status() == 255
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
@@ -81,7 +84,7 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
     assert "nothing can be written" in printed(capsys)
     with monkeypatch.context() as patched:
         # as where the server runs in a container of this machine, or is not open to this user
-        patched.setattr(status, "data_directory", lambda _: Path("/nowhere/data"))
+        patched.setattr(upgrade_check, "data_directory", lambda _: Path("/nowhere/data"))
         assert status.main(arguments) == 0
     assert "It is not seen from here." in capsys.readouterr().out
     engine = sa.create_engine(database_url)
