@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.agent.processes import BIN, PATIENCE, AgentProcess, PlacementProcess
+from tests.functional.agent.processes import (
+    BIN,
+    PATIENCE,
+    AgentProcess,
+    PlacementProcess,
+    running_placement,
+)
 
 TWO_CELLS = Path(__file__).parents[1] / "data" / "two-cells"
 VGPU_TYPE = "nvidia-222"
@@ -20,12 +26,8 @@ VGPU_TYPE = "nvidia-222"
 
 @pytest.fixture
 def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
-    directory = tmp_path / "placement"
-    directory.mkdir()
-    server = PlacementProcess(directory)
-    server.start()
-    yield server
-    server.kill()
+    with running_placement(tmp_path / "placement") as server:
+        yield server
 
 
 @pytest.fixture

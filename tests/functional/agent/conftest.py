@@ -10,17 +10,15 @@ import pytest
 from compute_agent.placement.connection import Clock
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.nodes_scene import NodesScene
-from tests.functional.agent.processes import AgentProcess, PlacementProcess
+from tests.functional.agent.processes import AgentProcess, PlacementProcess, running_placement
 from tests.functional.either_placement import ours
 
 
 @pytest.fixture(scope="session")
 def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
     """A placement-server that nobody kills; name what you create so that it is yours alone."""
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
+    with running_placement(tmp_path_factory.mktemp("placement")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -288,6 +288,18 @@ class AgentProcess:
 
 
 @contextlib.contextmanager
+def running_placement(directory: Path) -> Iterator[PlacementProcess]:
+    """Start a placement with all of its state in a new directory, and kill it in the end."""
+    directory.mkdir(exist_ok=True)
+    server = PlacementProcess(directory)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
 def running(agent: AgentProcess) -> Iterator[AgentProcess]:
     """Start an agent, wait for its first pass, and kill it in the end."""
     agent.start()

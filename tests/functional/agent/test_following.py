@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.functional.agent.processes import PlacementProcess, eventually, running, vcpus
+from tests.functional.agent.processes import eventually, running, running_placement, vcpus
 
 pytestmark = pytest.mark.waiting
 
@@ -18,11 +18,8 @@ SOON = 20.0
 
 @pytest.fixture
 def own_placement(tmp_path):
-    (tmp_path / "placement").mkdir()
-    placement = PlacementProcess(tmp_path / "placement")
-    placement.start()
-    yield placement
-    placement.kill()
+    with running_placement(tmp_path / "placement") as placement:
+        yield placement
 
 
 def change_by_hand(placement, node):

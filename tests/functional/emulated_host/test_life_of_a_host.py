@@ -13,7 +13,7 @@ import requests
 
 from tests.fixtures.allocations import claim_body
 from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost
-from tests.functional.agent.processes import PlacementProcess, eventually
+from tests.functional.agent.processes import PlacementProcess, eventually, running_placement
 from tests.functional.emulated_host.relay import START_LIBVIRTD, NoHost, Relay, new_host
 from tests.integration.holders.machines import xml_of
 
@@ -126,10 +126,8 @@ def host(tmp_path: Path) -> Iterator[EmulatedHost]:
 
 @pytest.fixture
 def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
-    server = PlacementProcess(tmp_path)
-    server.start()
-    yield server
-    server.kill()
+    with running_placement(tmp_path) as server:
+        yield server
 
 
 def await_slowly(condition: Callable[[], Any], what: str) -> Any:

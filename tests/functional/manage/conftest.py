@@ -24,7 +24,7 @@ from tests.fixtures import programs
 from tests.fixtures.allocations import amounts_of, claim_body, new_uuid
 from tests.fixtures.databases import migrated_sqlite
 from tests.fixtures.plain_trees import make_provider
-from tests.functional.agent.processes import PlacementProcess
+from tests.functional.agent.processes import PlacementProcess, running_placement
 from tests.functional.manage.cloud import Cloud, running_cloud
 
 VERSION = (1, 39)
@@ -266,10 +266,8 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
     """A server of the module alone, for tests that watch all of its hosts."""
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
+    with running_placement(tmp_path_factory.mktemp("placement")) as server:
+        yield server
 
 
 @pytest.fixture

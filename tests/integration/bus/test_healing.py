@@ -20,6 +20,7 @@ from tests.functional.agent.processes import (
     claim,
     eventually,
     running,
+    running_placement,
 )
 from tests.functional.scheduler.conftest import write_config
 
@@ -29,10 +30,8 @@ pytestmark = pytest.mark.waiting
 @pytest.fixture
 def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
     """A placement of one test: both have hosts of the same names."""
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
+    with running_placement(tmp_path_factory.mktemp("placement")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import itertools
 import random
 import threading
 import uuid
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -33,13 +32,6 @@ from tests.integration.candidates.writes import claim, create, restock
 CONSUMER = str(uuid.uuid4())
 
 
-@pytest.fixture
-def store(migrated_database_url: str) -> Iterator[Store]:
-    store = Store.open(migrated_database_url)
-    yield store
-    store.close()
-
-
 def uuids(follower: IndexFollower) -> list[str]:
     return [row.uuid for tree in follower.index().trees() for row in tree.providers]
 
@@ -51,9 +43,8 @@ def used(follower: IndexFollower, name: str) -> list[int]:
     return [inventory.used for inventory in index.inventories(slot)]
 
 
+@pytest.mark.usefixtures("several_writers")
 def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
-    if store.engine.dialect.name == "sqlite":
-        pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
     slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
     follower = IndexFollower(store)
     follower.index()
@@ -72,9 +63,8 @@ def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
     assert trait_count(follower, slow) == 1
 
 
+@pytest.mark.usefixtures("several_writers")
 def test_a_feed_that_starts_amid_writes_sees_them_when_they_commit(store: Store) -> None:
-    if store.engine.dialect.name == "sqlite":
-        pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
     slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
     with store.engine.connect() as connection, connection.begin():
         transaction = WriteTransaction(connection, KnownOwners())

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-import pytest
-
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import resource_classes
 from placement_server.store.allocations import allocations, reshape
@@ -26,13 +24,6 @@ from tests.integration.candidates import follower_worker
 from tests.integration.candidates.writes import claim, create
 
 AGGREGATE = str(uuid.uuid4())
-
-
-@pytest.fixture
-def store(migrated_database_url: str) -> Iterator[Store]:
-    store = Store.open(migrated_database_url)
-    yield store
-    store.close()
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
@@ -21,18 +20,9 @@ from tests.fixtures.clocks import ManualClock
 from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 
-pytestmark = pytest.mark.waiting
+pytestmark = [pytest.mark.waiting, pytest.mark.usefixtures("several_writers")]
 
 DEADLINE = 30.0
-
-
-@pytest.fixture
-def store(migrated_database_url: str) -> Iterator[Store]:
-    if migrated_database_url.startswith("sqlite"):
-        pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
-    store = Store.open(migrated_database_url)
-    yield store
-    store.close()
 
 
 def give_trait(tx: WriteTransaction, name: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -31,19 +31,6 @@ DEADLINE = 30.0
 
 class RolledBackError(Exception):
     pass
-
-
-@pytest.fixture
-def store(migrated_database_url: str) -> Iterator[Store]:
-    store = Store.open(migrated_database_url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def several_writers(store: Store) -> None:
-    if store.engine.dialect.name == "sqlite":
-        pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
 
 
 def create(tx: WriteTransaction) -> str:

@@ -19,7 +19,15 @@ from placement_server.candidates.query.parser import parse
 from placement_server.candidates.service import CandidateService
 from placement_server.store.errors import StoreError
 from tests.fixtures.memory_stores import memory_store
-from tests.property.candidates.writes import CLASSES, CUSTOM, ONE_WRITE, UUIDS, Write, write
+from tests.property.candidates.writes import (
+    BEGINNING,
+    CLASSES,
+    CUSTOM,
+    ONE_WRITE,
+    UUIDS,
+    Write,
+    write,
+)
 
 
 def exchange_trait(provider: str, old: str, new: str) -> list[Write]:
@@ -55,13 +63,6 @@ WRITES = st.one_of(
         lambda drawn: drawn[0](drawn[1], *drawn[2])
     ),
 )
-# Hardly anything would be found in a world that begins empty.
-BEGINNING: list[Write] = [
-    ("create", UUIDS[0], None),
-    ("stock", UUIDS[0], {"VCPU": 2}),
-    ("create", UUIDS[1], UUIDS[0]),
-    ("stock", UUIDS[1], {"DISK_GB": 3}),
-]
 QUERIES = [
     (f"resources={name}:1{more}", version)
     for name in CLASSES

@@ -14,14 +14,7 @@ from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from tests.fixtures.memory_stores import memory_store
-from tests.property.candidates.writes import ONE_WRITE, UUIDS, Write, write
-
-BEGINNING: list[Write] = [
-    ("create", UUIDS[0], None),
-    ("stock", UUIDS[0], {"VCPU": 2}),
-    ("create", UUIDS[1], UUIDS[0]),
-    ("stock", UUIDS[1], {"DISK_GB": 3}),
-]
+from tests.property.candidates.writes import BEGINNING, ONE_WRITE, Write, write
 
 
 class AcceptedFile(SavedFile):

@@ -20,6 +20,13 @@ CUSTOM = ["CUSTOM_A", "CUSTOM_B"]
 TRAITS = ["MISC_SHARES_VIA_AGGREGATE", "HW_NUMA_ROOT", *CUSTOM]
 CLASSES = ["VCPU", "DISK_GB", *CUSTOM]
 Write = tuple[str, str, Any]
+# Hardly anything would be found in a world that begins empty.
+BEGINNING: list[Write] = [
+    ("create", UUIDS[0], None),
+    ("stock", UUIDS[0], {"VCPU": 2}),
+    ("create", UUIDS[1], UUIDS[0]),
+    ("stock", UUIDS[1], {"DISK_GB": 3}),
+]
 _PROVIDER = st.sampled_from(UUIDS)
 _CLASSES = st.sampled_from(CLASSES)
 _AMOUNTS = st.dictionaries(_CLASSES, st.integers(1, 4), max_size=2)

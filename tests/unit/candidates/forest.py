@@ -53,6 +53,14 @@ class Provider(Struct, frozen=True):
         }
 
 
+WORLD = [
+    Provider("host", None, {"VCPU": 4}, ("CUSTOM_A",), ("agg",)),
+    Provider("cell", "host", {"MEMORY_MB": Inventory(100, reserved=10, ratio=1.5, used=7)}),
+    Provider("pool", None, {"DISK_GB": 10}, (SHARING,), ("agg",)),
+]
+"""A host with a cell, and a pool that it shares."""
+
+
 def names_of(world: Sequence[Provider]) -> NameRows:
     """All class names and traits of a world; the sharing trait has the lowest id."""
     classes = list(CLASSES)

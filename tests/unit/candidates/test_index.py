@@ -12,13 +12,14 @@ from placement_server.candidates.index import writer as writers
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.writer import IndexWriter
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
-from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
-
-WORLD = [
-    Provider("host", None, {"VCPU": 4}, ("CUSTOM_A",), ("agg",)),
-    Provider("cell", "host", {"MEMORY_MB": Inventory(100, reserved=10, ratio=1.5, used=7)}),
-    Provider("pool", None, {"DISK_GB": 10}, (SHARING,), ("agg",)),
-]
+from tests.unit.candidates.forest import (
+    WORLD,
+    Inventory,
+    Provider,
+    names_of,
+    trees_of,
+    writer_of,
+)
 
 
 def test_a_tree_comes_back_as_it_went_in() -> None:

@@ -24,13 +24,8 @@ from placement_server.candidates.index.saved.saved_index import SavedIndex, Unus
 from placement_server.candidates.index.writer import IndexWriter
 from placement_server.store.changes.cursor import Gap, Mark, Position
 from placement_server.store.changes.snapshot import NameRows
-from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, writer_of
+from tests.unit.candidates.forest import WORLD, names_of, writer_of
 
-WORLD = [
-    Provider("host", None, {"VCPU": 4}, ("CUSTOM_A",), ("agg",)),
-    Provider("cell", "host", {"MEMORY_MB": Inventory(100, reserved=10, ratio=1.5, used=7)}),
-    Provider("pool", None, {"DISK_GB": 10}, (SHARING,), ("agg",)),
-]
 POSITION = Position(9, (Gap(3, 5, 1.0),))
 MARKS = [Mark(8, 2**62), Mark(9, 17)]
 

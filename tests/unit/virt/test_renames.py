@@ -15,8 +15,9 @@ from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import PciOptions
+from tests.fixtures.allocations import amounts_of
 
-from .hosts import NAME, ROOT, Host, consumer, content, held_of, reported
+from .hosts import NAME, ROOT, Host, consumer, content, reported
 
 SIZE = MachineSize(
     cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=2, nics=1, pfs_per_nic=1, vfs_per_pf=3
@@ -50,9 +51,12 @@ def reshaped(host: Host, **held: dict[str, int]) -> dict[str, dict[str, int]]:
     after = host.reshape(before)
     reshape_check.check(base, host.tree, before, after, ROOT)
     tree = content(host.tree)
-    host.holds({host.tree.data(u).name: a for u, a in held_of(after["one"]).items()})
+    held = {host.tree.data(u).name: a for u, a in amounts_of(after["one"]).items()}
+    host.holds(held)
     assert content(host.update()) == tree, "it is not due on its own result"
-    return {host.tree.data(u).name.removeprefix(NAME): a for u, a in held_of(after["one"]).items()}
+    return {
+        host.tree.data(u).name.removeprefix(NAME): a for u, a in amounts_of(after["one"]).items()
+    }
 
 
 def stored_as(host: Host, suffix: str, old: str, new: str) -> None:

@@ -13,8 +13,9 @@ from compute_agent.provider_tree import child_uuid
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE
 from compute_agent.virt.layout.options import Ratio
+from tests.fixtures.allocations import amounts_of
 
-from .hosts import NAME, ROOT, Host, consumer, content, held_of, reported
+from .hosts import NAME, ROOT, Host, consumer, content, reported
 from .reshaped_machine import (
     ELSEWHERE,
     FLAT,
@@ -52,8 +53,8 @@ class TestFlatToNested:
                 "large": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 6000}}),
             },
         )
-        assert held_of(after["large"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 6000}}
-        assert held_of(after["small"]) == {
+        assert amounts_of(after["large"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 6000}}
+        assert amounts_of(after["small"]) == {
             ROOT: {"DISK_GB": 10},
             CELL0: {"VCPU": 1, "MEMORY_MB": 512},
         }
@@ -63,7 +64,7 @@ class TestFlatToNested:
         host = flat_host()
         host.change(is_nested=True)
         after = host.checked_reshape({"huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000}})})
-        assert held_of(after["huge"]) == {
+        assert amounts_of(after["huge"]) == {
             CELL0: {"VCPU": 4, "MEMORY_MB": 6000},
             CELL1: {"VCPU": 4, "MEMORY_MB": 6000},
         }
@@ -79,18 +80,18 @@ class TestFlatToNested:
                 "b": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}}),
             },
         )
-        assert held_of(after["a"]) == {
+        assert amounts_of(after["a"]) == {
             CELL0: {"VCPU": 1, "MEMORY_MB": 100},
             CELL1: {"VCPU": 1, "MEMORY_MB": 300},
         }
-        assert held_of(after["b"]) == {CELL1: {"VCPU": 2, "MEMORY_MB": 100}}
+        assert amounts_of(after["b"]) == {CELL1: {"VCPU": 2, "MEMORY_MB": 100}}
 
     def test_memory_of_a_guest_in_huge_pages_moves_to_the_pages(self) -> None:
         host = flat_host()
         host.change(is_nested=True)
         host.driver.guests["a"] = InstanceDevices(cells=(CellUse(1, 2, 512),), page_size_kib=2048)
         after = host.checked_reshape({"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})})
-        assert held_of(after["a"]) == {CELL1: {"VCPU": 2}, PAGES1: {"MEMORY_MB": 512}}
+        assert amounts_of(after["a"]) == {CELL1: {"VCPU": 2}, PAGES1: {"MEMORY_MB": 512}}
 
     def test_the_cells_take_the_ratio_of_the_root(self) -> None:
         host = flat_host()
@@ -99,7 +100,7 @@ class TestFlatToNested:
         host.tree.update_inventory(ROOT, {**inventory, "VCPU": vcpu})
         host.change(is_nested=True)
         after = host.checked_reshape({"a": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 1}})})
-        assert held_of(after["a"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 1}}
+        assert amounts_of(after["a"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 1}}
         assert host.provider("_NUMA1").inventory["VCPU"]["allocation_ratio"] == 16.0
 
     def test_allocations_elsewhere_and_what_else_a_record_says_stay(self) -> None:
@@ -119,7 +120,7 @@ class TestFlatToNested:
         uuid = host.provider("_pci_0000_21_00_0").uuid
         host.change(is_nested=True)
         after = host.checked_reshape({"a": consumer(**{uuid: {"VGPU": 1}})})
-        assert held_of(after["a"]) == {uuid: {"VGPU": 1}}
+        assert amounts_of(after["a"]) == {uuid: {"VGPU": 1}}
         assert host.parent_name("_pci_0000_21_00_0") == "_NUMA1"
 
     def test_all_consumers_without_room_are_named_with_what_is_missing(self) -> None:
@@ -161,7 +162,7 @@ class TestDedicatedCpus:
         host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(3, 6))
         host.change(cpu_sets=HALF_DEDICATED, is_nested=True)
         after = host.checked_reshape({"pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}})})
-        assert held_of(after["pinned"]) == {
+        assert amounts_of(after["pinned"]) == {
             CELL0: {"PCPU": 1, "MEMORY_MB": 50},
             CELL1: {"PCPU": 1, "MEMORY_MB": 50},
         }
@@ -207,10 +208,10 @@ class TestVgpus:
             before["seen"] = consumer(**{ROOT: {"VGPU": 1}})
         after = host.checked_reshape(before)
         gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
-        held = held_of(after["unseen"])
+        held = amounts_of(after["unseen"])
         assert held.pop(ROOT) == {"VCPU": 1}
         if "seen" in after:
-            assert held_of(after["seen"]) == {gpu0: {"VGPU": 1}}
+            assert amounts_of(after["seen"]) == {gpu0: {"VGPU": 1}}
             assert held == {gpu1: {"VGPU": 2}}
         else:
             assert held in ({gpu0: {"VGPU": 2}}, {gpu1: {"VGPU": 2}})
@@ -231,7 +232,7 @@ class TestVgpus:
         )
         gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
         places = {"one": gpu1, "seen": gpu0, "two": gpu0}
-        assert {name: held_of(after[name]) for name in amounts} == {
+        assert {name: amounts_of(after[name]) for name in amounts} == {
             name: {places[name]: {"VGPU": amount}} for name, amount in amounts.items()
         }
 
@@ -254,8 +255,8 @@ class TestGpuFunctions:
             },
         )
         vf1, vf2, vf3 = (host.provider(f"_pci_0000_20_00_{i}").uuid for i in (1, 2, 3))
-        assert held_of(after["known"]) == {vf1: {"VGPU": 1}}
-        assert held_of(after["a-stranger"]) == {vf2: {"VGPU": 1}, vf3: {"VGPU": 1}}
+        assert amounts_of(after["known"]) == {vf1: {"VGPU": 1}}
+        assert amounts_of(after["a-stranger"]) == {vf2: {"VGPU": 1}, vf3: {"VGPU": 1}}
 
     def test_more_held_than_there_are_functions_fails_naming_the_consumer(self) -> None:
         host = reported(sriov_machine(), self.PER_PF)
