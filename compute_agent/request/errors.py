@@ -19,9 +19,6 @@ class InvalidRequest(SchedulerError):
 
     def __init__(self, field: str, value: object, expectation: str) -> None:
         super().__init__(f"{shown_name(field)} is {shown_value(value)}: expected {expectation}.")
-        self.field = field
-        self.value = value
-        self.expectation = expectation
 
 
 def shown_value(value: object) -> str:

@@ -32,16 +32,11 @@ class QueryError(CandidatesError):
 class SearchGaveUp(CandidatesError):
     """The search ended before its end: there may be candidates that it has not found.
 
-    :ivar found_count: the number of candidates found by then, as far as they were counted.
     :cvar retry_after: after how many seconds the same search may succeed; None where that does not
         depend on other searches.
     """
 
     retry_after: int | None = None
-
-    def __init__(self, message: str, found_count: int = 0) -> None:
-        super().__init__(message)
-        self.found_count = found_count
 
 
 class OutOfTime(SearchGaveUp):
@@ -51,8 +46,7 @@ class OutOfTime(SearchGaveUp):
         super().__init__(
             f"The search for allocation candidates gave up after {seconds:g} seconds with "
             f"{_candidates(found_count)} found, and more may exist. Ask with a smaller limit or "
-            "with fewer interchangeable groups, or have [placement_server]search_deadline raised.",
-            found_count,
+            "with fewer interchangeable groups, or have [placement_server]search_deadline raised."
         )
 
 
@@ -63,8 +57,7 @@ class TooManyCandidates(SearchGaveUp):
         super().__init__(
             f"The search for allocation candidates gave up with {_candidates(found_count)} found, "
             f"because an answer holds {most} at most. Ask with a limit of {most} or less, or have "
-            "[placement]max_allocation_candidates set to end every search at that many.",
-            found_count,
+            "[placement]max_allocation_candidates set to end every search at that many."
         )
 
 

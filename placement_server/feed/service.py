@@ -61,16 +61,10 @@ class ChangeSelection(Struct, frozen=True):
 
 
 class ChangesPruned(Exception):
-    """Changes behind an id are gone, or those of the database do not come up to it.
-
-    :ivar oldest: the id of the oldest record.
-    :ivar newest: the id of the newest one.
-    """
+    """Changes behind an id are gone, or those of the database do not come up to it."""
 
     def __init__(self, oldest: int, newest: int) -> None:
         super().__init__(f"the records are those from {oldest} to {newest}")
-        self.oldest = oldest
-        self.newest = newest
 
 
 class ChangesAnswer(Struct, frozen=True):

@@ -74,7 +74,6 @@ class InvalidVersionString(ValueError):
     """The version asked for is not two integers joined by a dot."""
 
     def __init__(self, given_version: str, reason: str) -> None:
-        self.given_version = given_version
         super().__init__(f"invalid version string: {given_version}; {reason}")
 
 
@@ -82,7 +81,6 @@ class UnacceptableVersion(ValueError):
     """The version asked for is well formed, but this server does not have it."""
 
     def __init__(self, given_version: str) -> None:
-        self.given_version = given_version
         super().__init__(f"Unacceptable version header: {given_version}")
 
 

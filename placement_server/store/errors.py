@@ -211,8 +211,6 @@ class CapacityExceeded(AllocationRefused):
         )
         self.resource_class = resource_class
         self.uuid = uuid
-        self.requested_amount = requested_amount
-        self.free = free
 
 
 class ConcurrentUpdate(StaleWrite):

@@ -209,8 +209,8 @@ def test_the_deadline_ends_exchanges_of_alike_groups(maximum: int, breadth_first
     with pytest.raises(OutOfTime) as caught:
         given.extend(search.candidates())
     assert 0 < len(given) < 5040
-    assert len(given) <= caught.value.found_count <= len(given) + 1
-    assert f"after 9 seconds with {caught.value.found_count} candidates found" in str(caught.value)
+    counts = (len(given), len(given) + 1)
+    assert any(f"9 seconds with {count} candidates found" in str(caught.value) for count in counts)
     assert "search_deadline" in str(caught.value)
 
 
@@ -222,7 +222,6 @@ def test_an_answer_too_large_for_the_memory_is_given_up(maximum: int, breadth_fi
     limits = SearchLimits(maximum=maximum, breadth_first=breadth_first, most=20)
     with pytest.raises(TooManyCandidates) as caught:
         list(Search(query, index, limits).candidates())
-    assert caught.value.found_count == 21
     assert "gave up with 21 candidates found" in str(caught.value)
     assert "Ask with a limit of 20 or less" in str(caught.value)
     assert "deadline" not in str(caught.value)
@@ -247,7 +246,8 @@ def test_the_count_of_a_search_that_gave_up_in_the_midst_of_trees_is_true() -> N
     given: list[Candidate] = []
     with pytest.raises(SearchGaveUp) as caught:
         given.extend(search.candidates())
-    assert len(given) == caught.value.found_count == 5
+    assert len(given) == 5
+    assert "with 5 candidates found" in str(caught.value)
 
 
 def test_a_query_of_a_thousand_groups_does_not_exhaust_the_stack() -> None:
