@@ -101,8 +101,15 @@ class QuickConnection(psycopg.Connection[Any]):
         :raises psycopg.Error: the database refused it.
         """
         with self.lock:
-            if self.pgconn.transaction_status != _IDLE:
+            if self.pgconn.transaction_status == _IDLE:
+                return
+            try:
                 _run(self, b"COMMIT")
+            except psycopg.Error:
+                # SQLAlchemy takes the transaction for ended, but one cancelled too early has not
+                if self.pgconn.transaction_status == _FAILED:
+                    _run(self, b"ROLLBACK")
+                raise
 
     def rollback(self) -> None:
         """Roll back the transaction, if there is one; if it failed, prepare all again.

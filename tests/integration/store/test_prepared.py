@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from sqlalchemy import QueuePool, bindparam, select
 from sqlalchemy.exc import DBAPIError
 
-from placement_server.store.dialects import plain
+from placement_server.store.dialects import plain, prepared
 from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.dialects.prepared import PreparedStatements, QuickConnection
 from placement_server.store.engine import create_engines
-from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.errors import ConcurrentUpdate, StoreUnavailable
 from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
@@ -207,6 +207,30 @@ def test_a_commit_that_is_refused_leaves_nothing_and_ends_its_transaction(store:
     assert store.read(lambda tx: plain.rows(tx.connection, count, ())) == [(TIMES + 1,)]
 
 
+@pytest.mark.parametrize("running", ["read", "write"])
+def test_a_commit_that_was_cancelled_before_it_began_fails_alone(
+    module_database_url: str, monkeypatch: pytest.MonkeyPatch, running: str
+) -> None:
+    run = prepared._run
+    cancelled: list[bytes] = []
+
+    def cancel_once(connection: QuickConnection, command: bytes) -> None:
+        if command == b"COMMIT" and not cancelled:
+            cancelled.append(command)
+            command = b"SELECT pg_cancel_backend(pg_backend_pid()); COMMIT"
+        run(connection, command)
+
+    with opened(module_database_url) as store:
+        work: Any = getattr(store, running)
+        text = "SELECT count(*) FROM traits"
+        monkeypatch.setattr(prepared, "_run", cancel_once)
+        with pytest.raises(StoreUnavailable, match="nothing was changed"):
+            work(lambda tx: plain.rows(tx.connection, text, ()))
+        assert cancelled
+        for _ in range(TIMES):
+            assert work(lambda tx: plain.rows(tx.connection, text, ()))
+
+
 def test_a_write_on_a_connection_that_broke_is_repeated_on_another(store: Store) -> None:
     def write(tx: WriteTransaction, name: str) -> int:
         insert(tx, name)
@@ -286,13 +310,13 @@ def test_an_operator_can_interrupt_a_frequent_statement_that_waits(
 def test_statements_outlive_a_rollback_and_are_not_left_behind_by_a_failure(
     module_database_url: str,
 ) -> None:
-    def prepared(number: int) -> set[str]:
+    def prepared_in(number: int) -> set[str]:
         for other in range(TIMES):
             store.write(insert, f"CUSTOM_ROUND_{number}_{other}")
         return store.write(lambda tx: prepared_names(tx.connection))
 
     with opened(module_database_url) as store:
-        names = prepared(0)
+        names = prepared_in(0)
         assert names
         for number in range(3):
             with pytest.raises(LookupError):
@@ -301,7 +325,7 @@ def test_statements_outlive_a_rollback_and_are_not_left_behind_by_a_failure(
         for number in range(1, 4):
             with pytest.raises(ConcurrentUpdate):
                 store.write(insert, "CUSTOM_ROUND_0_0")
-            assert len(prepared(number)) == 1
+            assert len(prepared_in(number)) == 1
 
 
 def test_statements_that_a_pooler_lost_unseen_are_executed(store: Store) -> None:
