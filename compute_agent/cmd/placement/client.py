@@ -12,7 +12,6 @@ from urllib.parse import quote, urlencode
 from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.cmd.placement.arguments import BadInput
-from compute_agent.conf import services
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import (
@@ -169,8 +168,9 @@ def connect(namespace: argparse.Namespace) -> Client:
     url = namespace.url
     if not url or namespace.placement_config:
         return Client(program.transport(namespace))
-    if fault := services.url_fault(url):
-        raise BadInput(f"--url {fault}.")
+    from compute_agent.conf import services
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
+    if fault := services.url_fault(url):
+        raise BadInput(f"--url {fault}.")
     return Client(KeystoneTransport.to_endpoint(url, namespace.token))

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import __version__
@@ -80,6 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _print_completion(preamble: str, _namespace: argparse.Namespace) -> None:
+    from importlib import resources
+
     script = resources.files("compute_agent.cmd.placement").joinpath("completion.bash").read_text()
     print(preamble + script, end="")
 
