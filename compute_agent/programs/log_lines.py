@@ -169,6 +169,7 @@ def set_up(conf: cfg.ConfigOpts, program: str, failure: type[Exception]) -> None
     for handler in logging.getLogger().handlers:
         if type(handler.formatter) is formatters.ContextFormatter:
             handler.setFormatter(lines)
+        handler.emit = partial(_emit, handler)  # type: ignore[method-assign]
         handler.handleError = partial(  # type: ignore[method-assign]
             _report_error, handler.handleError
         )
@@ -203,6 +204,14 @@ def _outputs() -> list[int]:
         with contextlib.suppress(AttributeError, OSError, ValueError):
             outputs.append(handler.stream.fileno())  # type: ignore[attr-defined]
     return outputs
+
+
+def _emit(handler: logging.Handler, record: logging.LogRecord) -> None:
+    try:
+        type(handler).emit(handler, record)
+    except OSError:
+        # logging leaves it to the caller that a file which was moved cannot be opened again
+        handler.handleError(record)
 
 
 def _report_error(report: Callable[[logging.LogRecord], None], record: logging.LogRecord) -> None:

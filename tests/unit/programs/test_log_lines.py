@@ -84,6 +84,22 @@ def test_lines_of_requests_may_show_whatever_a_request_has(
     assert log_file.read_text() == "-\nme of mine: hello\n"
 
 
+def test_a_log_whose_directory_is_away_fails_nobody_and_goes_on_when_it_is_back(
+    tmp_path: Path, log_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "log"
+    directory.mkdir()
+    set_up(directory / log_file.name)
+    directory.rename(tmp_path / "moved")
+    for _ in range(2):
+        LOGGER.warning("while it is away")
+    assert capsys.readouterr().err.count("No such file or directory") == 2
+    directory.mkdir()
+    LOGGER.warning("it is back")
+    [line] = (directory / log_file.name).read_text().splitlines()
+    assert line.endswith("it is back")
+
+
 def test_other_formatters_are_left_alone(log_file: Path) -> None:
     set_up(log_file, use_json=True)
     [formatter] = {type(handler.formatter) for handler in logging.getLogger().handlers[-1:]}
