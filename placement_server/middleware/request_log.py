@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import logging.handlers
 import select
@@ -12,7 +11,6 @@ from typing import Final
 
 from msgspec import Struct
 from oslo_context import context
-from prometheus_client import Counter
 
 from compute_agent.programs import log_lines
 from compute_agent.programs.kept_values import KeptValues
@@ -24,15 +22,6 @@ REQUEST_LOG = logging.getLogger("placement_server.requestlog")
 _ORIGIN: Final = (REQUEST_LOG.name, logging.INFO, __file__, 0)
 
 _LINE: Final = '%s "%s %s" status: %s len: %s microversion: %s'
-
-_OWN: Final = frozenset(
-    (
-        *("asctime", "msecs", "message", "request_id", "global_request_id"),
-        # nothing fills these in
-        *("created", "relativeCreated", "args"),
-    )
-)
-"""What lines of one user have of their own."""
 
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 """All other methods, which a client may make up, are one in the metrics."""
@@ -82,18 +71,8 @@ def _count(answers: Sequence[Answer]) -> None:
         seconds_of[answer.method, answer.route, answer.status].append(answer.seconds)
     for (method, route, status), seconds in seconds_of.items():
         shown_method = method if method in _METHODS else "other"
-        requests, request_seconds = _series(shown_method, route, status)
-        requests.inc(len(seconds))
-        request_seconds.observe_all(seconds)
-
-
-# As many as there are series: to look them up takes longer than to count.
-@functools.cache
-def _series(method: str, route: str, status: str) -> tuple[Counter, metrics.Durations]:
-    return (
-        metrics.REQUESTS.labels(method, route, status),
-        metrics.REQUEST_SECONDS.labels(method, route),
-    )
+        metrics.REQUESTS.labels(shown_method, route, status).inc(len(seconds))
+        metrics.REQUEST_SECONDS.labels(shown_method, route).observe_all(seconds)
 
 
 def _log_at_once(answers: Sequence[Answer]) -> bool:
@@ -117,20 +96,24 @@ def _log_at_once(answers: Sequence[Answer]) -> bool:
 def _texts(lines: log_lines.Lines, answers: Sequence[Answer]) -> list[str]:
     """Return the line of each answer, as `lines` formats it for a record of its own."""
     record = logging.LogRecord(*_ORIGIN, _LINE, (), None)
+    # what no line shows of all
+    del record.relativeCreated
     formats: dict[tuple[str | None, str | None], str] = {}
     texts = []
     for answer in answers:
-        request, moment = answer.log_context, answer.answered_at
-        user = request.user_id, request.project_id
-        if user not in formats:
-            formats[user] = lines.format_of_requests(record, request, _OWN)
+        request, moment, arguments = answer.log_context, answer.answered_at, answer.arguments()
         own = {
+            "created": moment,
             "asctime": lines.time_text(int(moment)),
             "msecs": log_lines.milliseconds(moment),
-            "message": _LINE % answer.arguments(),
+            "args": arguments,
+            "message": _LINE % arguments,
             "request_id": request.request_id,
             "global_request_id": request.global_request_id,
         }
+        user = request.user_id, request.project_id
+        if user not in formats:
+            formats[user] = lines.format_of_requests(record, request, own.keys())
         texts.append(formats[user] % own)
     return texts
 
@@ -176,6 +159,6 @@ def _log(answer: Answer) -> None:
         record.msecs = log_lines.milliseconds(answer.answered_at)
         REQUEST_LOG.handle(record)
     except Exception as error:  # noqa: BLE001 - of a filter: no reason to fail a request
-        if logging.lastResort and _reported_errors.is_new(repr(error), True):
+        if _reported_errors.is_new(repr(error), True):
             # as logging reports errors of handlers
-            logging.lastResort.handleError(logging.LogRecord(*_ORIGIN, _LINE, arguments, None))
+            logging.Handler().handleError(logging.LogRecord(*_ORIGIN, _LINE, arguments, None))

@@ -26,7 +26,7 @@ log.register_options(DEFAULTS)
 DEFAULTS([], default_config_files=[], default_config_dirs=[])
 
 TEXTS = st.text("aé%\n \N{SNOWMAN}({s", max_size=6)
-OF_EACH_RECORD = ("%(created)f", "%(isotime)s", "%(args)s")
+OF_EACH_RECORD = "%(isotime)s"
 """What is written line by line."""
 
 FIELDS = st.sampled_from(
@@ -35,6 +35,7 @@ FIELDS = st.sampled_from(
         *("%(levelname)8.3s", "%(name)r", "%(module)s", "%(msg)s", "%(user_identity)s"),
         *("%(project)s", "%(version)s", "%(request_id)s", "%(global_request_id)s", "%(user)s"),
         *("%(instance)s", "%(resource)s", "%(roles)s", "%(is_admin)d", "%(message)s"),
+        *("%(created)f", "%(args)s"),
         *("%(message).9s", "%%", "%%(name)s", "100%%", " [", "] "),
     )
 )
@@ -42,7 +43,7 @@ USUAL = st.sampled_from([DEFAULTS.logging_context_format_string])
 FORMATS = (
     USUAL
     | st.lists(FIELDS, min_size=1, max_size=6).map("".join)
-    | st.lists(FIELDS | st.sampled_from(OF_EACH_RECORD), min_size=1, max_size=6).map("".join)
+    | st.lists(FIELDS | st.just(OF_EACH_RECORD), min_size=1, max_size=6).map("".join)
 )
 IDENTITIES = st.sampled_from(
     (
@@ -61,10 +62,9 @@ def answers(draw: st.DrawFn) -> Answer:
     request = _Context("req-" + draw(st.text("0-f", max_size=4)), draw(TEXTS | st.none()))
     request.user_id = draw(st.none() | TEXTS)
     request.project_id = draw(st.none() | TEXTS)
-    headers = [("vary", "x"), *draw(st.sampled_from(([], [("Content-Length", "26")])))]
     client, method, uri = draw(TEXTS), draw(TEXTS), draw(TEXTS | st.just("/" * 100))
     return Answer(
-        request, client, method, uri, "/", draw(TEXTS), "200", headers, 0.1, draw(MOMENTS)
+        request, client, method, uri, "/", draw(TEXTS), "200", draw(TEXTS), 0.1, draw(MOMENTS)
     )
 
 
@@ -138,7 +138,7 @@ def test_formats_show_what_answers_have_in_common_and_of_their_own(
     line: str, identity: str
 ) -> None:
     answered = [
-        Answer(_Context(f"req-{n}", None), "::1", "GET", "/x", "/x", "-", "200", [], 0.1, n)
+        Answer(_Context(f"req-{n}", None), "::1", "GET", "/x", "/x", "-", "200", "26", 0.1, n)
         for n in (1.5, 2.75)
     ]
     options = {
@@ -147,6 +147,17 @@ def test_formats_show_what_answers_have_in_common_and_of_their_own(
         "log_date_format": "%H",
     }
     check_lines(answered, options, "utf-8")
+
+
+def test_each_line_may_show_when_its_answer_was_since_the_start() -> None:
+    answered = [
+        Answer(_Context("req-1", None), "::1", "GET", "/x", "/x", "-", "200", "26", 0.1, moment)
+        for moment in (1.5, 2.75)
+    ]
+    with only_handler({"logging_context_format_string": "%(relativeCreated)f"}, "utf-8") as stream:
+        request_log.record(answered)
+    first, second = map(float, stream.content().split())
+    assert second - first == pytest.approx(1250)
 
 
 def check_lines(answered: Sequence[Answer], options: dict[str, Any], encoding: str) -> None:
@@ -168,9 +179,9 @@ def check_lines(answered: Sequence[Answer], options: dict[str, Any], encoding: s
                 REQUEST_LOG.removeFilter(let_pass)
     assert at_once.content() == one_by_one.content()
     line = options["logging_context_format_string"]
-    shows_more = any(field in line for field in OF_EACH_RECORD)
     identity = options["logging_user_identity_format"]
-    if options["log_date_format"] and not shows_more and "request_id" not in identity:
+    shows_more = OF_EACH_RECORD in line or "request_id" in identity
+    if options["log_date_format"] and not shows_more:
         is_at_once = len(at_once.texts) < len(answered)
         assert is_at_once == all(map(str.isascii, one_by_one.texts))
     assert [record.created for record in filtered_records] == [
@@ -200,7 +211,7 @@ def silent_errors() -> Iterator[None]:
 def test_writes_are_few_and_whole_on_a_pipe_of_several_workers(sizes: Sequence[int]) -> None:
     with only_handler({}, "utf-8") as stream:
         answered = [
-            Answer(_Context("req-1", None), "-", "GET", "/" * n, "/", "-", "200", [], 0.1, 1.0)
+            Answer(_Context("req-1", None), "-", "GET", "/" * n, "/", "-", "200", "26", 0.1, 1.0)
             for n in sizes
         ]
         request_log.record(answered)

@@ -189,6 +189,32 @@ def test_a_request_is_one_printable_line_of_the_log(
     assert record.getMessage().count('"') == 2
 
 
+def test_the_line_of_a_request_shows_what_was_asked_and_answered(
+    api: Client, request_lines: RequestLines
+) -> None:
+    length = len(api.get(RP).body)
+    api.put("/traits/CUSTOM_A", version="1.6")
+    api.get(RP, version="1.99")
+    *lines, refused = [record.getMessage() for record in request_lines()]
+    assert lines == [
+        f'192.0.2.1 "GET {RP}" status: 200 len: {length} microversion: 1.39',
+        '192.0.2.1 "PUT /traits/CUSTOM_A" status: 201 len: 0 microversion: 1.6',
+    ]
+    assert f'192.0.2.1 "GET {RP}" status: 406 len: ' in refused
+
+
+def test_methods_that_a_client_makes_up_are_one_in_the_metrics(api: Client) -> None:
+    def others() -> float:
+        return counted_methods().get("other", 0)
+
+    before = others()
+    for method in ("GET", "MADE", "UP"):
+        api(method, RP)
+    ANSWERS.record_all()
+    assert others() == before + 2
+    assert not {"MADE", "UP"} & counted_methods().keys()
+
+
 def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
     api: Client, request_lines: RequestLines
 ) -> None:
@@ -383,6 +409,16 @@ def failing_filter() -> Iterator[Callable[[logging.LogRecord], bool]]:
     REQUEST_LOG.addFilter(fail)
     yield fail
     REQUEST_LOG.removeFilter(fail)
+
+
+def counted_methods() -> dict[str, float]:
+    methods: dict[str, float] = {}
+    [family] = metrics.REQUESTS.collect()
+    for sample in family.samples:
+        if sample.name.endswith("_total"):
+            method = sample.labels["method"]
+            methods[method] = methods.get(method, 0) + sample.value
+    return methods
 
 
 def counted(path: str) -> float:
