@@ -137,8 +137,11 @@ class PreparedStatements:
         self._pgconn = connection.pgconn
         self._statements: dict[str, PreparedStatement] = {}
         self._uses: dict[str, int] = {}
-        # A pool of connections outside may mix the statements of its clients.
-        self._names = (f"frequent_{secrets.token_hex(4)}_{number}".encode() for number in count())
+        # A pool of connections outside may mix the statements of its clients, and psycopg's names
+        # begin with zero for each.
+        first = secrets.randbits(62)
+        self._numbers = count(first)
+        connection._prepared._prepared_idx = first
         self._level: IsolationLevel | None = None
         self._begin = b"BEGIN"
 
@@ -201,7 +204,7 @@ class PreparedStatements:
         transformer.dump_sequence(values, formats)
         numbers = count(1)
         text = _PLACE.sub(lambda _: f"${next(numbers)}", statement)
-        name = next(self._names)
+        name = b"frequent_%d" % next(self._numbers)
         result = self._pgconn.prepare(name, text.encode(), transformer.types)
         if result.status not in _DONE:
             raise _error(self._connection, result)

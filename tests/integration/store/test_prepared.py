@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.dialects import plain, prepared
 from placement_server.store.dialects.plain import PlainSelect
-from placement_server.store.dialects.prepared import PreparedStatements, QuickConnection
+from placement_server.store.dialects.prepared import QuickConnection
 from placement_server.store.engine import create_engines
 from placement_server.store.errors import ConcurrentUpdate, StoreUnavailable
 from placement_server.store.providers import inventory_rows
@@ -43,12 +43,13 @@ VALUES: list[tuple[object, object]] = [
     (datetime(2026, 1, 2, 3, 4, 5), "\n"),
 ]
 
+PREPARED_NAMES = "SELECT name FROM pg_prepared_statements"
 INSERT = "INSERT INTO traits (name) VALUES (%s)"
 BY_UUID = select(resource_providers).where(resource_providers.c.uuid == bindparam("uuid"))
 
 
 def prepared_names(connection: Any) -> set[str]:
-    found_rows = connection.exec_driver_sql("SELECT name FROM pg_prepared_statements")
+    found_rows = connection.exec_driver_sql(PREPARED_NAMES)
     return {name for (name,) in found_rows if name.startswith("frequent_")}
 
 
@@ -347,15 +348,16 @@ def test_statements_that_a_pooler_lost_unseen_are_executed(store: Store) -> None
 def test_clients_that_get_one_session_from_a_pooler_prepare_under_different_names(
     module_database_url: str,
 ) -> None:
-    url = module_database_url.replace("+psycopg", "")
-    with QuickConnection.connect(url, autocommit=True) as connection:
-        clients = [PreparedStatements(connection) for _ in range(2)]
-        for _ in range(TIMES):
-            found = [
-                client.execute(f"SELECT %s + {number}", (1,))
-                for number, client in enumerate(clients)
-            ]
-        assert [entry and entry.fetchall() for entry in found] == [[(1,)], [(2,)]]
+    """Or one would execute the statement of the other."""
+    names: list[str] = []
+    for _ in range(2):
+        url = module_database_url.replace("+psycopg", "")
+        with QuickConnection.connect(url, autocommit=True) as connection:
+            for _ in range(TIMES):
+                connection.statements.execute("SELECT %s + 1", (1,))
+            connection.execute("SELECT 1", prepare=True)
+            names += [name for (name,) in connection.execute(PREPARED_NAMES)]
+    assert len(set(names)) == len(names) == 4
 
 
 @pytest.mark.parametrize("reading", ["read", "read_single"])
