@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.discovery.facts import PciAddress, PciDevice
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.pci_aliases import pci_aliases, read_aliases
 from compute_agent.virt.layout.device_spec import parse_device_specs
-from tests.differential.nova.nova_process import EXAMPLES, Nova
+from tests.differential.nova.nova_process import SETTINGS, Nova
 
 Entry = dict[str, Any]
 
@@ -80,12 +80,6 @@ OURS_REFUSES: Final[Mapping[str, Rule]] = {
     "neither yes nor no": lambda entry: entry.get("trusted") == "x",
 }
 """Entries that nova takes, and that match nothing or mean nothing; we refuse them by name."""
-SETTINGS: Final = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=EXAMPLES <= 400,
-)
 
 
 def is_listed(rules: Mapping[str, Rule], drawn: list[Entry]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from compute_agent.fitting.host import Cell, Core, Host
 from compute_agent.fitting.plan import Plan
 from compute_agent.fitting.planner import plan
 from tests.differential.nova.drawn_requests import document, spec
-from tests.differential.nova.nova_process import EXAMPLES, Nova
+from tests.differential.nova.nova_process import SETTINGS, Nova
 
 Drawn = dict[str, Any]
 
@@ -273,12 +273,7 @@ def fits_node_by_node(nova: Nova, cells: list[Drawn], guest: Drawn, answer: Plan
     return near <= {name for cell in given for name in cell["physnets"]}
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=EXAMPLES <= 400,
-)
+@SETTINGS
 @given(cells=HOSTS, guest=GUESTS)
 def test_a_guest_fits_where_it_fits_in_nova(nova: Nova, cells: list[Drawn], guest: Drawn) -> None:
     theirs = nova("fits", host=novas_host(cells), flavor=flavor_of(guest), limits=limits_of(guest))

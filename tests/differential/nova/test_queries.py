@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 
 from compute_agent.conf import new_config
 from compute_agent.errors import ComputeAgentError
@@ -33,7 +33,7 @@ from tests.differential.nova.drawn_requests import (
     image,
     spec,
 )
-from tests.differential.nova.nova_process import EXAMPLES, Nova
+from tests.differential.nova.nova_process import SETTINGS, Nova
 from tests.functional.either_placement import ours
 
 OPTIONS: Final = """\
@@ -192,12 +192,7 @@ def printed_differences() -> Iterator[None]:
     sys.__stdout__.write(f"\nqueries beside nova's: {dict(DIFFERENCES)}\n")
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=EXAMPLES <= 400,
-)
+@SETTINGS
 @given(request=REQUESTS)
 @example(
     request={

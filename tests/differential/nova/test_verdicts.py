@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from compute_agent.errors import ComputeAgentError
@@ -25,7 +25,7 @@ from compute_agent.scheduler.weighers import order
 from tests.differential.nova import hosts
 from tests.differential.nova.drawn_requests import document, image, some_of, spec
 from tests.differential.nova.hosts import Host
-from tests.differential.nova.nova_process import EXAMPLES, Nova
+from tests.differential.nova.nova_process import SETTINGS, Nova
 
 OPTIONS: Final = f"""\
 [filter_scheduler]
@@ -48,12 +48,6 @@ WEIGHERS: Final = (
     *("RAMWeigher", "CPUWeigher", "DiskWeigher", "IoOpsWeigher", "NumInstancesWeigher"),
     *("HypervisorVersionWeigher", "BuildFailureWeigher", "ServerGroupSoftAffinityWeigher"),
     "ServerGroupSoftAntiAffinityWeigher",
-)
-SETTINGS: Final = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=EXAMPLES <= 400,
 )
 VERDICTS: Counter[str] = Counter()
 

@@ -205,36 +205,20 @@ GONE_AROUND = {
     "empty",
 }
 """Answers to many inventories at once after which they are written one by one."""
-many_rows = pytest.mark.parametrize("answer", ANSWERS)
 
 
-def gain_many(node: Node) -> None:
-    """Have so many inventories to write that they go to the reshaper, in one request."""
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_placement_that_answers_many_inventories_so(node, answer, at_start):
+    if not at_start:
+        assert node.run().completed
+    # so many that they go to the reshaper, in one request
     node.driver.machine = fake_topology(node.name, replace(SMALL, gpus=12))
-
-
-@many_rows
-def test_a_placement_that_answers_many_inventories_so_at_a_start(node, answer):
-    gain_many(node)
     given, code = ANSWERS[answer]
     node.transport.lie("POST", "^/reshaper$", given)
     result = node.run()
     assert node.transport.told == 1
     assert result.completed is (answer in GONE_AROUND)
-    assert result.exit_code == (None if result.completed else code)
-    assert node.is_starting is not result.completed
-    assert node.is_made_good()
-
-
-@many_rows
-def test_a_placement_that_answers_many_inventories_so_in_a_period(node, answer):
-    assert node.run().completed
-    gain_many(node)
-    given, _code = ANSWERS[answer]
-    node.transport.lie("POST", "^/reshaper$", given)
-    result = node.run()
-    assert node.transport.told == 1
-    assert result.completed is (answer in GONE_AROUND)
-    assert result.exit_code is None
-    assert not node.is_starting
+    assert result.exit_code == (None if result.completed or not at_start else code)
+    assert node.is_starting is (at_start and not result.completed)
     assert node.is_made_good()

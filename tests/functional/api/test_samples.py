@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from oslo_config import cfg, generator
+from oslo_config import cfg
 from oslo_policy import generator as policy_generator
 from oslo_policy import policy
 
@@ -14,23 +14,6 @@ from placement_server.conf import list_opts, new_config
 from placement_server.policies.enforcer import list_rules
 
 ETC = Path(__file__).parents[3] / "etc"
-
-
-def test_the_sample_configuration_is_current(tmp_path: Path) -> None:
-    output = tmp_path / "placement.conf.sample"
-    conf = cfg.ConfigOpts()
-    generator.register_cli_opts(conf)
-    conf(
-        [
-            *("--config-file", str(ETC / "placement-config-generator.conf")),
-            *("--output-file", str(output)),
-        ],
-        default_config_files=[],
-    )
-    generator.generate(conf)
-    assert output.read_text() == (ETC / "placement.conf.sample").read_text(), (
-        "run: oslo-config-generator --config-file etc/placement-config-generator.conf"
-    )
 
 
 def test_the_sample_policy_is_current(tmp_path: Path) -> None:

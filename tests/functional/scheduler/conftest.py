@@ -77,6 +77,14 @@ class Cloud:
         self.call("PUT", f"/allocations/{consumer}", json=claim_body(held, **more))
         return consumer
 
+    def plain_spec(self) -> dict[str, Any]:
+        """What a conductor asks for a guest that takes one unit of the cloud's own class."""
+        return {
+            "project_id": "p",
+            "user_id": "u",
+            "flavor": {"extra_specs": {f"resources:{self.mark}": "1"}},
+        }
+
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
         """What a consumer holds."""
         return amounts_of(self.call("GET", f"/allocations/{consumer}"))

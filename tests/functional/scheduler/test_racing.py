@@ -200,14 +200,6 @@ def client(config: Path) -> Iterator[SchedulerClient]:
         yield SchedulerClient(bus, timeout=60)
 
 
-def plain_spec(cloud: Cloud) -> dict[str, Any]:
-    return {
-        "project_id": "p",
-        "user_id": "u",
-        "flavor": {"extra_specs": {f"resources:{cloud.mark}": "1"}},
-    }
-
-
 def versioned(flavor: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """Return a specification as a conductor of Nova sends it."""
     wrapped_flavor = {"nova_object.name": "Flavor", "nova_object.data": flavor}
@@ -219,7 +211,7 @@ def versioned(flavor: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 def test_the_bus_carries_requests_answers_and_errors(cloud: Cloud, client: SchedulerClient) -> None:
     host = cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
-    plain = plain_spec(cloud)
+    plain = cloud.plain_spec()
     [[selection]] = client.select_destinations(plain, [new_uuid()])
     assert selection["compute_node_uuid"] == host
 
@@ -237,7 +229,7 @@ def test_a_conductor_that_asks_for_another_host_of_an_instance_evacuates_it(
     cloud: Cloud, client: SchedulerClient
 ) -> None:
     hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
-    plain, instance = plain_spec(cloud), new_uuid()
+    plain, instance = cloud.plain_spec(), new_uuid()
     [[first]] = client.select_destinations(versioned(**plain), [instance])
     [[second]] = client.select_destinations(
         versioned(**plain, ignore_hosts=[first["nova_object.data"]["nodename"]]), [instance]
@@ -251,10 +243,10 @@ def test_a_conductor_that_asks_for_another_host_of_an_instance_evacuates_it(
 def test_the_bus_carries_moves_from_begin_to_end(cloud: Cloud, client: SchedulerClient) -> None:
     hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
     instance, migration = new_uuid(), new_uuid()
-    [[first]] = client.select_destinations(plain_spec(cloud), [instance])
+    [[first]] = client.select_destinations(cloud.plain_spec(), [instance])
     source = first["compute_node_uuid"]
     [destination] = set(hosts) - {source}
-    asked = {"spec_obj": plain_spec(cloud), "instance_uuid": instance}
+    asked = {"spec_obj": cloud.plain_spec(), "instance_uuid": instance}
 
     def begin() -> Any:
         return client.call(
@@ -362,9 +354,9 @@ def test_an_alternate_is_claimed_as_it_was_given_after_the_first_host_failed(
 
 def test_the_bus_carries_the_life_of_an_instance(cloud: Cloud, client: SchedulerClient) -> None:
     hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
-    asked = {"spec_obj": plain_spec(cloud), "instance_uuid": new_uuid()}
+    asked = {"spec_obj": cloud.plain_spec(), "instance_uuid": new_uuid()}
     instance = {"instance_uuid": asked["instance_uuid"]}
-    explained = client.call("explain", spec_obj=plain_spec(cloud))
+    explained = client.call("explain", spec_obj=cloud.plain_spec())
     assert (explained["fits"], len(explained["hosts"])) == (True, 2)
     claim = client.call("claim", **asked)
     assert client.call("claim", **asked) == claim

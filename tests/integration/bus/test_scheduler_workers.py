@@ -95,14 +95,6 @@ def status(config: Path, *options: str) -> str:
     return done.stdout
 
 
-def asked(cloud: Cloud) -> dict[str, Any]:
-    return {
-        "project_id": "p",
-        "user_id": "u",
-        "flavor": {"extra_specs": {f"resources:{cloud.mark}": "1"}},
-    }
-
-
 def test_every_worker_hears_the_agents_and_the_status_names_the_old_ones(
     cloud: Cloud, config: Path, log: Path, announce: Callable[..., None]
 ) -> None:
@@ -144,7 +136,7 @@ def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced
 ) -> None:
     hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
     instance, migration = str(uuid.uuid4()), str(uuid.uuid4())
-    spec = asked(cloud)
+    spec = cloud.plain_spec()
     [[first]] = call("select_destinations", spec_obj=spec, instance_uuids=[instance])
     source = first["compute_node_uuid"]
     for _ in range(3):
@@ -182,7 +174,7 @@ def test_the_metrics_of_all_workers_add_up_and_do_not_go_back_when_one_is_replac
     host = cloud.provider({cloud.mark: 6}, "COMPUTE_NODE")
     announce(host, 0)
     for _ in range(6):
-        call("select_destinations", spec_obj=asked(cloud), instance_uuids=[str(uuid.uuid4())])
+        call("select_destinations", spec_obj=cloud.plain_spec(), instance_uuids=[str(uuid.uuid4())])
     answered = 'compute_scheduler_requests_total{method="select_destinations",result="answered"}'
     # an answer goes out just before its call is counted as ended
     eventually(lambda: metric(config, answered) == 6, "the calls of both workers")

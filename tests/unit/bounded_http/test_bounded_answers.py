@@ -60,6 +60,7 @@ def test_what_is_not_json_is_no_broken_bound(text):
         ("0", 0.0),
         (" 7 ", 7.0),
         ("-5", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
         ("9" * 400, float("inf")),
         ("Fri, 31 Dec 99999 23:59:59 GMT", None),
         ("soon", None),

@@ -167,19 +167,20 @@ def test_an_option_that_operators_know_has_the_default_they_know(group, name, de
     assert option.mutable is ((group, name) in MUTABLE)
 
 
-def test_the_sample_configuration_is_current(tmp_path):
+@pytest.mark.parametrize("program", ["compute-agent", "placement"])
+def test_the_sample_configuration_is_current(tmp_path, program):
     output = tmp_path / "sample"
     generator = Path(sys.executable).with_name("oslo-config-generator")
     subprocess.run(
         [
             str(generator),
-            *("--config-file", str(ETC / "compute-agent-config-generator.conf")),
+            *("--config-file", str(ETC / f"{program}-config-generator.conf")),
             *("--output-file", str(output)),
         ],
         check=True,
     )
-    assert output.read_text() == (ETC / "compute-agent.conf.sample").read_text(), (
-        "run: oslo-config-generator --config-file etc/compute-agent-config-generator.conf"
+    assert output.read_text() == (ETC / f"{program}.conf.sample").read_text(), (
+        f"run: oslo-config-generator --config-file etc/{program}-config-generator.conf"
     )
 
 

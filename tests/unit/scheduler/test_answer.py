@@ -40,19 +40,12 @@ def test_a_candidate_on_shared_providers_alone_is_on_no_host() -> None:
     assert found.returned_count == 1
 
 
-def test_a_candidate_on_two_hosts_is_an_error() -> None:
+@pytest.mark.parametrize("others", [[], [candidate({})]], ids=["alone", "beside an empty one"])
+def test_a_candidate_on_two_hosts_is_an_error(others: list[dict[str, object]]) -> None:
     with pytest.raises(AnswerMalformed, match="one candidate on two hosts: a, b"):
         answered(
-            [candidate({"a": {"VCPU": 1}, "b": {"DISK_GB": 1}})],
+            [*others, candidate({"a": {"VCPU": 1}, "b": {"DISK_GB": 1}})],
             {"a": summary("a", {"VCPU": (1, 0)}), "b": summary("b", {"DISK_GB": (1, 0)})},
-        )
-
-
-def test_a_candidate_on_two_hosts_is_an_error_beside_one_that_takes_nothing() -> None:
-    with pytest.raises(AnswerMalformed, match="one candidate on two hosts: a, b"):
-        answered(
-            [candidate({}), candidate({"a": {"VCPU": 1}, "b": {"VCPU": 1}})],
-            {"a": summary("a", {"VCPU": (1, 0)}), "b": summary("b", {"VCPU": (1, 0)})},
         )
 
 

@@ -100,13 +100,6 @@ def test_an_excluded_image_type_is_denied_by_a_driver_that_does_not_name_it_too(
     assert capability_traits({}, {"raw"}) == {"COMPUTE_IMAGE_TYPE_RAW": False}
 
 
-def test_an_excluded_image_type_is_not_announced() -> None:
-    capabilities = {"supports_image_type_raw": True, "supports_image_type_qcow2": True}
-    traits = capability_traits(capabilities, excluded_image_types={"raw"})
-    assert not traits["COMPUTE_IMAGE_TYPE_RAW"]
-    assert traits["COMPUTE_IMAGE_TYPE_QCOW2"]
-
-
 def guest_cpu(*features: str, arch: str = "x86_64", flags: tuple[str, ...] = ()) -> CpuModel:
     return CpuModel(arch, "Intel", None, flags, tuple(sorted(features)))
 
