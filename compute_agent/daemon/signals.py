@@ -1,4 +1,4 @@
-"""Handlers of signals that run in a thread of their own.
+"""Handlers of signals that run in threads of their own.
 
 What a reader must know first:
 
@@ -15,41 +15,67 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
 
 from compute_agent.programs import log_lines
 
 LOG = logging.getLogger(__name__)
+
+_STOPS: Final = (signal.SIGTERM, signal.SIGINT)
+_ORDERS: Final = (signal.SIGHUP, signal.SIGUSR2)
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Keep signals other than those to stop until `handle` serves them: they would end the process.
+
+    To be used before there is any thread. Processes that are started in the block keep them too.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ORDERS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
 def handle(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     """Call the handler of each signal that arrives, in a thread, until the block is left.
 
-    To be used in the main thread. At the end the previous handlers are restored.
+    A stop is served while another handler runs, or hangs: they have a thread of their own. To be
+    used in the main thread. At the end the previous handlers are restored.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
+    orders: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
+    call = partial(_call, dict(handlers))
     thread = threading.Thread(
-        target=_serve, args=(reader, dict(handlers)), name="signals", daemon=True
+        target=_serve, args=(reader, call, orders), name="signals", daemon=True
     )
     thread.start()
+    threading.Thread(target=_obey, args=(orders, call), name="orders", daemon=True).start()
     # has threads that wait for the log try again, also after the block
     signal.signal(log_lines.TRY_AGAIN, _nothing)
     before_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     before = {number: signal.signal(number, _nothing) for number in handlers}
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(before_fd)
         writer.close()
         thread.join()
         reader.close()
+        orders.put(None)
 
 
 @contextlib.contextmanager
@@ -79,19 +105,36 @@ def _nothing(_number: int, _frame: object) -> None:
     """Keep the signal from its default action; the thread of `handle` does the work."""
 
 
-def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:
+def _serve(
+    reader: socket.socket,
+    call: Callable[[signal.Signals], None],
+    orders: queue.SimpleQueue[signal.Signals | None],
+) -> None:
     while signal_bytes := reader.recv(64):
-        for number in signal_bytes:
-            handler = handlers.get(signal.Signals(number))
-            if handler is None:
-                continue
-            try:
-                if number in (signal.SIGTERM, signal.SIGINT):
-                    _have_log_left()
-                handler()
-            except Exception:
-                # the next signal, for example SIGTERM, must still be served
-                LOG.exception("The handler of signal %s failed.", signal.Signals(number).name)
+        for number in map(signal.Signals, signal_bytes):
+            if number in _STOPS:
+                _have_log_left()
+                call(number)
+            else:
+                orders.put(number)
+
+
+def _obey(
+    orders: queue.SimpleQueue[signal.Signals | None], call: Callable[[signal.Signals], None]
+) -> None:
+    for number in iter(orders.get, None):
+        call(number)
+
+
+def _call(handlers: Mapping[signal.Signals, Callable[[], None]], number: signal.Signals) -> None:
+    handler = handlers.get(number)
+    if handler is None:
+        return
+    try:
+        handler()
+    except Exception:
+        # the next signal, for example SIGTERM, must still be served
+        LOG.exception("The handler of signal %s failed.", number.name)
 
 
 def _have_log_left() -> None:

@@ -197,12 +197,13 @@ def leave_when_stuck(on_stuck: Callable[[], None] = lambda: None) -> None:
 
 
 def _outputs() -> list[int]:
-    """Return the files that the log is written to."""
+    """Return the files that the log is written to, and that of dumps and errors."""
+    streams: list[Any] = [getattr(h, "stream", None) for h in logging.getLogger().handlers]
     outputs = []
-    for handler in logging.getLogger().handlers:
+    for stream in (*streams, sys.stderr):
         # a stream of a test has no file
         with contextlib.suppress(AttributeError, OSError, ValueError):
-            outputs.append(handler.stream.fileno())  # type: ignore[attr-defined]
+            outputs.append(stream.fileno())
     return outputs
 
 

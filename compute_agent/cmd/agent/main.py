@@ -202,26 +202,27 @@ def run(namespace: argparse.Namespace) -> int:
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent
         from compute_agent.cmd import logging_setup
-        from compute_agent.daemon import tracing
+        from compute_agent.daemon import signals, tracing
         from compute_agent.drift import repair
         from compute_agent.placement.transports.keystone import KeystoneTransport
 
-    conf = program.configuration(namespace)
-    logging_setup.set_up_daemon(conf)
-    logging_setup.log_start(conf)
-    agent_conf.warn_of_useless(conf)
-    try:
-        KeystoneTransport.from_conf(conf).prepare()
-        tracing.start(conf, PROGRAM)
-        parts = assembly.build(conf, adopt_asked=namespace.adopt)
-        gc.collect()
-        gc.freeze()
-        return Agent(
-            conf, parts, remedies=lambda: repair.open_remedies(conf, parts.driver, parts.ledger)
-        ).run()
-    except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
-        logging_setup.log_fatal(error)
-        return program.end(PROGRAM, namespace, _exit_status_of, error)
+    with signals.deferred():
+        conf = program.configuration(namespace)
+        logging_setup.set_up_daemon(conf)
+        logging_setup.log_start(conf)
+        agent_conf.warn_of_useless(conf)
+        try:
+            KeystoneTransport.from_conf(conf).prepare()
+            tracing.start(conf, PROGRAM)
+            parts = assembly.build(conf, adopt_asked=namespace.adopt)
+            gc.collect()
+            gc.freeze()
+            return Agent(
+                conf, parts, remedies=lambda: repair.open_remedies(conf, parts.driver, parts.ledger)
+            ).run()
+        except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
+            logging_setup.log_fatal(error)
+            return program.end(PROGRAM, namespace, _exit_status_of, error)
 
 
 if __name__ == "__main__":

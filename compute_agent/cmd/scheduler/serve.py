@@ -6,17 +6,20 @@ import argparse
 import gc
 import logging
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from compute_agent import __version__, errors
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import program
-from compute_agent.daemon import logs, message_bus, tracing
+from compute_agent.daemon import logs, message_bus, signals, tracing
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.service import metrics
 from compute_agent.scheduler.service.life import SchedulerLife, check_placement
 from compute_agent.scheduler.service.workers import Workers, when_abandoned
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
 
 LOG = logging.getLogger(__name__)
 
@@ -30,7 +33,11 @@ def serve(namespace: argparse.Namespace) -> int:
         raise errors.InvalidConfiguration(
             "serve takes no --os-cloud: set [placement]auth_type and its options in the file."
         )
-    conf = program.configuration(namespace)
+    with signals.deferred():
+        return _serve(namespace, program.configuration(namespace))
+
+
+def _serve(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> int:
     logs.set_up(conf, _PROGRAM)
     if not namespace.worker:
         LOG.info(

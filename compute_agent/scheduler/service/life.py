@@ -73,6 +73,7 @@ class SchedulerLife:
         self._stopping = threading.Event()
         self._bus_settled = threading.Event()
         self._serving = threading.Event()
+        self._is_ready = threading.Event()
         self._failure: Exception | None = None
         self._placement_state = PLACEMENT_ANSWERS
         self._placement_cause = ""
@@ -116,6 +117,7 @@ class SchedulerLife:
             gc.set_threshold(YOUNG)
             if not self._stopping.is_set():
                 self._manager.ready(self._status())
+                self._is_ready.set()
             self._stopping.wait()
             self._stop_serving()
         if self._failure is not None:
@@ -236,6 +238,8 @@ class SchedulerLife:
     # -- what is asked for by signals ------------------------------------------------------------
 
     def _reload(self) -> None:
+        # the end of a reload would be taken for that of the start
+        self._is_ready.wait()
         self._manager.reloading()
         endpoint = self._service.endpoint
         endpoint.reload_trouble = trouble = reload.reload(self._conf, endpoint.renew)

@@ -154,11 +154,12 @@ class Workers:
         return None
 
     def _start(self) -> None:
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            env={**self._notices.environment(), **self._variables},
-        )
+        with signals.deferred():
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                env={**self._notices.environment(), **self._variables},
+            )
         worker = _Worker(process, self._clock())
         self._running_workers.append(worker)
         threading.Thread(target=self._wait_for, args=(worker,), daemon=True).start()

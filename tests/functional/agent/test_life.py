@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -13,6 +15,8 @@ from tests.fixtures.ports import free_port
 from tests.functional.agent.processes import PLAIN_API, eventually, read_url, running, vcpus
 
 pytestmark = pytest.mark.waiting
+
+PROGRAM = "compute_agent.cmd.agent.main"
 
 
 def test_sigint_ends_it_like_sigterm(placement, new_agent):
@@ -59,6 +63,33 @@ def test_sigterm_ends_it_behind_a_log_that_nobody_reads(new_agent):
     assert agent.stop() == 0
     os.close(reader)
     os.close(writer)
+
+
+def test_sigterm_ends_it_while_it_dumps_its_state_into_a_pipe_that_nobody_reads(new_agent):
+    agent = new_agent("http://127.0.0.1:1", DEFAULT={"periodic_fuzzy_delay": 100000})
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writer, b"." * 4096):
+            pass
+    os.set_blocking(writer, True)
+    with agent.log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, "run", "--config-file", str(agent.config)],
+            stdout=output,
+            stderr=writer,
+            env=agent.environment(),
+        )
+    try:
+        eventually(agent.status, "an answer")
+        process.send_signal(signal.SIGUSR2)
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+        os.close(writer)
 
 
 def test_sighup_reloads_options_and_provider_config_files_in_place(placement, new_agent, node):

@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures.ports import free_port
 from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.lying_proxy import LyingProxy
-from tests.functional.agent.processes import eventually, read_url
+from tests.functional.agent.processes import PATIENCE, eventually, read_url
 from tests.functional.scheduler.conftest import write_config
 from tests.functional.scheduler.running_service import service
 
@@ -57,6 +57,36 @@ def test_it_is_ready_without_placement_and_tells_when_that_is_back(
             ),
             "the state of placement",
         )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_reload_that_is_asked_for_during_the_start_follows_it(
+    config: Path, placement_url: str, workers: int
+) -> None:
+    proxy = LyingProxy(placement_url)
+    write_config(config, proxy.url)
+    pauses = [proxy.pause("GET", "^/$") for _ in range(workers)]
+    if workers > 1:
+        # of the process that starts them
+        proxy.pause("GET", "^/$")[1].set()
+    with service(config, workers) as scheduler:
+        for held, _ in pauses:
+            assert held.wait(PATIENCE)
+        scheduler.process.send_signal(signal.SIGHUP)
+        scheduler.process.send_signal(signal.SIGUSR2)
+        for _, go_on in pauses:
+            go_on.set()
+        scheduler.until("READY=1")
+        texts = ("Reloaded configuration and aggregates", "state of compute-scheduler: end")
+        eventually(
+            lambda: all(scheduler.logged().count(text) == workers for text in texts),
+            "a reload and a dump of every process that serves",
+        )
+        if workers == 1:
+            scheduler.until("READY=1", times=2)
+            notices = [n for n in scheduler.heard if n in ("READY=1", "RELOADING=1")]
+            assert notices == ["READY=1", "RELOADING=1", "READY=1"]
+        assert scheduler.stop() == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])

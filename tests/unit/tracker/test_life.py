@@ -144,6 +144,15 @@ def test_a_handler_that_fails_does_not_stop_the_next_signal():
         assert seen.wait(10)
 
 
+def test_a_stop_is_served_while_another_handler_hangs():
+    go_on, stop = threading.Event(), threading.Event()
+    with signals.handle({signal.SIGUSR2: go_on.wait, signal.SIGTERM: stop.set}):
+        os.kill(os.getpid(), signal.SIGUSR2)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+        go_on.set()
+
+
 def test_a_stop_is_served_where_no_thread_can_be_started(monkeypatch):
     def fail(_thread):
         raise RuntimeError("can't start new thread")
