@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
 from placement_server.store.changes import changes
-from placement_server.store.connection.failures import await_database
+from placement_server.store.connection.failures import await_database, reason_of
 from placement_server.store.connection.options import StoreOptions, connection_url, store_options
 from placement_server.store.engine import Engines, KeptConnection, create_engines
 from placement_server.store.errors import StoreError, StoreUnavailable
@@ -288,7 +288,7 @@ class Store:
             LOG.warning(
                 "The connection to the database broke during a commit; checking whether it was "
                 "committed: %s",
-                error.orig,
+                reason_of(error),
             )
             if not was_committed(self._engines.writer, tx.change_id, tx.write_id, self.options):
                 raise

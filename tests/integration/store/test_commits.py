@@ -131,6 +131,25 @@ def test_a_commit_whose_answer_was_lost_happens_exactly_once(
     assert store.read(audit.audit) == []
 
 
+def test_a_session_killed_at_the_commit_costs_a_second_try_and_one_line_in_the_log(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider, consumer = new_provider(store, {"VCPU": 2}), new_uuid()
+    lost: list[sa.Connection] = []
+
+    def on_commit(connection: sa.Connection) -> None:
+        if not lost:
+            lost.append(connection)
+            kill_session(connection)
+
+    with listening(store, "commit", on_commit):
+        store.write(allocations.write, [set_of(consumer, {provider: {"VCPU": 2}}, None)])
+    assert use_of(store, provider) == {"VCPU": 2}
+    assert generation_of(store, provider) == 2
+    (line,) = (record.getMessage() for record in caplog.records if "during a commit" in record.msg)
+    assert "\n" not in line
+
+
 @pytest.mark.parametrize("committed", [True, False])
 def test_names_are_created_exactly_once_too(
     store: Store, monkeypatch: pytest.MonkeyPatch, committed: bool
