@@ -10,13 +10,16 @@ before forking: database connections do not survive a fork.
 import logging
 from typing import TYPE_CHECKING
 
-from oslo_log import log
+from compute_agent.programs.module_loading import without_collections
 
-from compute_agent.programs import log_lines
-from placement_server.app import build_app
-from placement_server.conf import InvalidConfiguration, new_config, warn_of_useless
-from placement_server.middleware import keystone
-from placement_server.policies.enforcer import warn_of_file
+with without_collections():
+    from oslo_log import log
+
+    from compute_agent.programs import log_lines
+    from placement_server.app import build_app
+    from placement_server.conf import InvalidConfiguration, new_config, warn_of_useless
+    from placement_server.middleware import keystone
+    from placement_server.policies.enforcer import warn_of_file
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import arguments
+from compute_agent.programs.module_loading import without_collections
 from placement_server import __version__
 
 
@@ -19,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "placement-server", sys.argv[1:] if argv is None else argv
     )
     arguments = _parser().parse_args([*others, *files])
-    return int(pkgutil.resolve_name(arguments.function)(arguments))
+    with without_collections():
+        function = pkgutil.resolve_name(arguments.function)
+    return int(function(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

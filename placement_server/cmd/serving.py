@@ -28,6 +28,7 @@ from oslo_log import log
 
 from compute_agent.programs import log_lines
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.module_loading import without_collections
 from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__
 from placement_server.conf import InvalidConfiguration, new_config, warn_of_useless
@@ -142,7 +143,8 @@ def _run(server: HttpServer, rules: Enforcer, line: _StatusLine, *, has_metrics:
                 # in which the metrics of the workers add up; before anything imports them
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
             # not at the top: the metrics look for their directory when they are imported
-            importlib.import_module("placement_server.app")
+            with without_collections():
+                importlib.import_module("placement_server.app")
             # before the thread: a fork in a write of metrics would leave its lock to the worker
             state = _show(rules, line, None)
             threading.Thread(target=_follow, args=(rules, line, state), daemon=True).start()
