@@ -159,7 +159,7 @@ class Answers:
         self._last_answer = 0.0
         self._are_any = threading.Event()
         self._recording = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._has_thread = False
 
     def add(self, answer: Answer) -> None:
         """Leave an answer to the thread, unless it is the only one for the moment."""
@@ -171,7 +171,7 @@ class Answers:
             return
         self._answers.append(answer)
         if not self._are_any.is_set():
-            if self._thread is None or not self._thread.is_alive():
+            if not self._has_thread:
                 try:
                     self._start_thread()
                 except RuntimeError:
@@ -194,17 +194,22 @@ class Answers:
 
     def _start_thread(self) -> None:
         with self._recording:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="request-log", daemon=True)
-                self._thread.start()
+            if not self._has_thread:
+                threading.Thread(target=self._run, name="request-log", daemon=True).start()
+                self._has_thread = True
                 # at the end of a process, also of a worker of `placement-server serve`
                 util.Finalize(None, self.record_all, exitpriority=0)
 
     def _run(self) -> None:
-        while self._are_any.wait():
-            time.sleep(_DELAY)
+        try:
+            while self._are_any.wait():
+                time.sleep(_DELAY)
+                self._are_any.clear()
+                self.record_all()
+        finally:
+            # a defect, or no memory: the next answer starts another, in this order
+            self._has_thread = False
             self._are_any.clear()
-            self.record_all()
 
 
 ANSWERS: Final = Answers()

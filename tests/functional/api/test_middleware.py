@@ -204,15 +204,12 @@ def test_the_line_of_a_request_shows_what_was_asked_and_answered(
 
 
 def test_methods_that_a_client_makes_up_are_one_in_the_metrics(api: Client) -> None:
-    def others() -> float:
-        return counted_methods().get("other", 0)
-
-    before = others()
+    before = counted(method="other")
     for method in ("GET", "MADE", "UP"):
         api(method, RP)
     ANSWERS.record_all()
-    assert others() == before + 2
-    assert not {"MADE", "UP"} & counted_methods().keys()
+    assert counted(method="other") == before + 2
+    assert counted(method="MADE") == counted(method="UP") == 0
 
 
 def test_formats_may_show_of_a_request_what_they_may_show_of_any_line(
@@ -398,6 +395,34 @@ def test_an_answer_that_comes_while_others_are_logged_is_logged_without_another(
         REQUEST_LOG.removeFilter(tell)
 
 
+# of the thread that fails
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.usefixtures("answers_of_one_moment")
+def test_a_thread_that_fails_while_answers_come_has_a_successor(
+    api: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_recording, go_on = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def fail(_answers: Sequence[request_log.Answer]) -> None:
+        threads.append(threading.current_thread())
+        is_recording.set()
+        go_on.wait(60)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(request_log, "record", fail)
+        api.get("/traits")
+        assert is_recording.wait(30)
+        api.get("/usages")
+        go_on.set()
+        [thread] = threads
+        thread.join(30)
+    api.get(RP)
+    lines = (f"GET {RP}", "GET /usages")
+    eventually(lambda: all(line in caplog.text for line in lines), "the lines are written")
+
+
 @pytest.fixture
 def failing_filter() -> Iterator[Callable[[logging.LogRecord], bool]]:
     """A filter of an operator that fails at each line."""
@@ -411,22 +436,13 @@ def failing_filter() -> Iterator[Callable[[logging.LogRecord], bool]]:
     REQUEST_LOG.removeFilter(fail)
 
 
-def counted_methods() -> dict[str, float]:
-    methods: dict[str, float] = {}
-    [family] = metrics.REQUESTS.collect()
-    for sample in family.samples:
-        if sample.name.endswith("_total"):
-            method = sample.labels["method"]
-            methods[method] = methods.get(method, 0) + sample.value
-    return methods
-
-
-def counted(path: str) -> float:
+def counted(**labels: str) -> float:
+    """Return how many requests with these labels were counted."""
     [family] = metrics.REQUESTS.collect()
     return sum(
         sample.value
         for sample in family.samples
-        if sample.labels["route"] == path and sample.name.endswith("_total")
+        if sample.name.endswith("_total") and sample.labels.items() >= labels.items()
     )
 
 
@@ -437,30 +453,27 @@ def test_a_filter_that_fails_is_reported_once_and_costs_lines_alone(
     answers_of_one_moment: observation.Answers,
     failing_filter: Callable[[logging.LogRecord], bool],
 ) -> None:
-    before = counted("/traits")
+    before = counted(route="/traits")
 
     def are_counted(count: int) -> bool:
-        return counted("/traits") == before + count
+        return counted(route="/traits") == before + count
 
     for count in (1, 2, 3):
         api.get("/traits")
         eventually(partial(are_counted, count), "it is counted")
     answers_of_one_moment.record_all()
-    thread = answers_of_one_moment._thread
-    assert thread is not None
-    assert thread.is_alive()
+    assert answers_of_one_moment._has_thread
     REQUEST_LOG.removeFilter(failing_filter)
     api.get("/usages")
     eventually(lambda: "GET /usages" in caplog.text, "the line is written")
-    assert answers_of_one_moment._thread is thread
     assert capsys.readouterr().err.count("ZeroDivisionError: of this filter") == 1
 
 
 @pytest.mark.usefixtures("waiting_answers", "failing_filter")
 def test_a_request_whose_own_line_fails_is_answered(api: Client) -> None:
-    before = counted("/traits")
+    before = counted(route="/traits")
     assert api.get("/traits").status == 200
-    assert counted("/traits") == before + 1
+    assert counted(route="/traits") == before + 1
 
 
 # the other threads of the tests are not needed in the child
