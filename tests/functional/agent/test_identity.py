@@ -36,18 +36,14 @@ def test_a_renamed_host_keeps_its_providers_under_new_names(placement, new_agent
         assert placement.root(node) is None
 
 
-def nova_root(placement, node, *, guest: str | None = None) -> str:
-    """A root as another agent left it in placement, with what a guest holds."""
-    traits = ["COMPUTE_NODE", "CUSTOM_OPERATORS"]
-    root = make_provider(placement.send, node, {"VCPU": 8}, traits)
-    if guest is not None:
-        claim(placement, root, {"VCPU": 1}, guest)
-    return root
+def nova_root(placement, node) -> str:
+    """A root as another agent left it in placement."""
+    return make_provider(placement.send, node, {"VCPU": 8}, ["COMPUTE_NODE", "CUSTOM_OPERATORS"])
 
 
 def test_a_host_of_another_agent_is_taken_over_without_a_new_provider(placement, new_agent, node):
-    guest = str(uuid.uuid4())
-    root = nova_root(placement, node, guest=guest)
+    root = nova_root(placement, node)
+    guest = claim(placement, root, {"VCPU": 1})
     agent = new_agent(placement.url)
     agent.script(nodes=[node], instances=[guest])
     with running(agent):
@@ -55,20 +51,6 @@ def test_a_host_of_another_agent_is_taken_over_without_a_new_provider(placement,
         (provider,) = placement.tree(node).values()
         assert provider["uuid"] == root
         assert "CUSTOM_OPERATORS" in provider["traits"]
-
-
-def test_a_name_with_allocations_but_no_instances_is_taken_over_only_when_confirmed(
-    placement, new_agent, node
-):
-    root = nova_root(placement, node, guest=str(uuid.uuid4()))
-    agent = new_agent(placement.url)
-    agent.start()
-    assert agent.ended() == 5
-    assert "--adopt" in agent.logged()
-    assert not (agent.state / "compute_id").exists()
-    agent.start("--adopt")
-    agent.started()
-    assert (agent.state / "compute_id").read_text().strip() == root
 
 
 def taken_by_a_child(placement, name) -> str:

@@ -80,6 +80,7 @@ def test_another_agents_tree_is_taken_over_without_a_new_provider_or_a_lost_allo
         "nothing of it runs here, so a person has to say that it is this host"
     )
     assert "--adopt" in agent.logged()
+    assert not (agent.state / "compute_id").exists()
     blocks = BlocksToRun("with a host that Nova reported")
     ((*as_its_user, run, adopt),) = commands_of(blocks.next_of("do/openstack-placement"))
     assert not blocks.left

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent.availability import BUILDS, HYPERVISOR, Availability
+from compute_agent.agent.availability import BUILDS, Availability
 from compute_agent.state.claim import Claim
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import StatusBoard
@@ -120,15 +120,6 @@ def test_what_cannot_be_mirrored_is_left_to_the_next_pass(bench, caplog):
     assert not bench.availability.state().enabled
     assert len(bench.report.changed) == 1, "a placement that is away is not asked for each root"
     assert "the next pass writes it" in caplog.text
-
-
-def test_a_lost_hypervisor_disables_and_its_return_enables_also_over_a_restart(bench):
-    bench.availability.hypervisor_is_away("socket closed")
-    assert bench.shown() == (False, f"{HYPERVISOR}: socket closed")
-    later = Bench(bench.path)
-    assert not later.availability.state().enabled
-    later.availability.hypervisor_is_back()
-    assert later.shown() == (True, "")
 
 
 @pytest.mark.parametrize("is_first", [True, False])
