@@ -105,7 +105,8 @@ class CertificateWatch:
     def look(self) -> None:
         """Copy the pair if it has changed and can be used, and show what is wrong."""
         before, self._state = self._state, self._certificate.state()
-        if self._state != before:
+        # other rights, or room on the disk, do not change the files
+        if self._state != before or self._unusable:
             self._renew()
         self._show()
 

@@ -208,6 +208,31 @@ def test_a_certificate_that_expires_while_it_is_served_is_shown_then_and_its_ren
     assert renewals == [1]
 
 
+def test_a_renewed_pair_that_may_not_be_read_is_served_once_it_may(
+    tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    pair.renew()
+    shown: list[str | None] = []
+    renewals: list[int] = []
+    served = Certificate(pair.certificate, pair.key)
+    (copies := tmp_path / "copies").mkdir()
+    watch = CertificateWatch(served, served.copy(copies), lambda: renewals.append(1), shown.append)
+    pair.renew()
+    with monkeypatch.context() as without_rights:
+        without_rights.setattr(Path, "read_bytes", refuse)
+        watch.look()
+        watch.look()
+    assert "Permission denied" in str(shown[-1])
+    assert caplog.text.count("Permission denied") == 1
+    # chmod changes neither content nor its time
+    watch.look()
+    assert shown[1:] == [None]
+    assert renewals == [1]
+
+
 OF_VERSION_1 = """\
 -----BEGIN CERTIFICATE-----
 MIIBFDCBuwIUdnnCZkWaNuYLYFbewuHd3x7DQ7cwCgYIKoZIzj0EAwIwDDEKMAgG
