@@ -75,7 +75,7 @@ def new_config(
     except (cfg.Error, ValueError, OSError) as error:
         raise errors.InvalidConfiguration(
             f"The configuration of {project} cannot be read: {sentence(error)} Correct the file "
-            "or the --config-file option and start again."
+            "or the --config-file option."
         ) from error
     devices.register_numbered_groups(conf)
     networks.register_numbered_groups(conf)
@@ -122,7 +122,7 @@ def reload(conf: cfg.ConfigOpts) -> list[str]:
         changed_options = conf.mutate_config_files()
     except (cfg.Error, errors.InvalidConfiguration) as error:
         raise errors.InvalidConfiguration(
-            f"The configuration is not reloaded, the values read before stay in force: {error}"
+            f"The values read before stay in force: {error} Then reload again."
         ) from error
     except Exception as error:  # whatever a log makes of its file, at the end
         raise errors.InvalidConfiguration(

@@ -86,10 +86,8 @@ def wrong_values(values: Mapping[str, Any], group: str = "DEFAULT") -> Iterator[
 
 def fault_of(wrong_lines: Iterable[str]) -> str:
     """Return the text of the error about wrong values."""
-    return (
-        f"The configuration has values that cannot be used: {'; '.join(wrong_lines)}. Correct them "
-        "and start again."
-    )
+    texts = "; ".join(wrong_lines)
+    return f"The configuration has values that cannot be used: {texts}. Correct them."
 
 
 def warn_of_useless(
