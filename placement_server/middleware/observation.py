@@ -158,18 +158,20 @@ class Answers:
         self._answers: deque[Answer] = deque()
         self._last_answer = 0.0
         self._are_any = threading.Event()
-        self._recording = threading.Lock()
+        self._recording, self._starting = threading.Lock(), threading.Lock()
         self._has_thread = False
 
     def add(self, answer: Answer) -> None:
-        """Leave an answer to the thread, unless it is the only one for the moment."""
+        """Leave an answer to the thread, unless it is alone for the moment and the log is free."""
         is_alone = answer.answered_at - self._last_answer > _DELAY and not self._answers
         self._last_answer = answer.answered_at
-        if is_alone or len(self._answers) >= _MOST_ANSWERS:
+        if len(self._answers) >= _MOST_ANSWERS:
             # never those of others, which a slow log may take long for
             request_log.record([answer])
             return
         self._answers.append(answer)
+        if is_alone and self.record_all(0):
+            return
         if not self._are_any.is_set():
             if not self._has_thread:
                 try:
@@ -180,20 +182,22 @@ class Answers:
                     return
             self._are_any.set()
 
-    def record_all(self, patience: float = -1) -> None:
-        """Log and count what waits, now.
+    def record_all(self, patience: float = -1) -> bool:
+        """Log and count what waits, now, and return whether that was done.
 
         :param patience: the seconds after which to leave that to a thread which does so already.
         """
-        if self._recording.acquire(timeout=patience):
-            try:
-                take = self._answers.popleft
-                request_log.record([take() for _ in range(len(self._answers))])
-            finally:
-                self._recording.release()
+        if not self._recording.acquire(timeout=patience):
+            return False
+        try:
+            take = self._answers.popleft
+            request_log.record([take() for _ in range(len(self._answers))])
+        finally:
+            self._recording.release()
+        return True
 
     def _start_thread(self) -> None:
-        with self._recording:
+        with self._starting:
             if not self._has_thread:
                 threading.Thread(target=self._run, name="request-log", daemon=True).start()
                 self._has_thread = True

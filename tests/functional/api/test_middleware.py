@@ -291,16 +291,17 @@ def waiting_answers(
 
 
 @contextmanager
-def full_log() -> Iterator[None]:
-    """A request log that takes no line."""
-    go_on = threading.Event()
+def full_log() -> Iterator[threading.Event]:
+    """A request log that takes no line; the event is set once it has been given one."""
+    go_on, is_full = threading.Event(), threading.Event()
 
     def wait(_record: logging.LogRecord) -> bool:
+        is_full.set()
         return go_on.wait(60)
 
     REQUEST_LOG.addFilter(wait)
     try:
-        yield
+        yield is_full
     finally:
         go_on.set()
         REQUEST_LOG.removeFilter(wait)
@@ -329,6 +330,28 @@ def test_a_request_waits_only_for_its_own_line(
     assert [url.rpartition(":")[2].strip('"') for url in urls] == [*"ADE"]
     waiting_answers.record_all()
     assert caplog.text.count("GET /traits") == 5
+
+
+def test_a_calm_server_answers_while_its_log_takes_no_more(
+    api: Client,
+    caplog: pytest.LogCaptureFixture,
+    waiting_answers: observation.Answers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(observation, "_DELAY", 0)
+    monkeypatch.setattr(observation, "_MOST_ANSWERS", 9)
+    first = threading.Thread(target=lambda: api.get(RP))
+    others = threading.Thread(target=lambda: [api.get(RP) for _ in range(3)])
+    with full_log() as is_full:
+        first.start()
+        assert is_full.wait(30)
+        others.start()
+        others.join(30)
+        assert not others.is_alive()
+        assert first.is_alive()
+    first.join()
+    waiting_answers.record_all()
+    assert caplog.text.count(f"GET {RP}") == 4
 
 
 @pytest.mark.usefixtures("waiting_answers")
@@ -378,21 +401,11 @@ def answers_of_one_moment(
 def test_an_answer_that_comes_while_others_are_logged_is_logged_without_another(
     api: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    is_logging = threading.Event()
-
-    def tell(_record: logging.LogRecord) -> bool:
-        is_logging.set()
-        return True
-
-    REQUEST_LOG.addFilter(tell)
-    try:
-        with full_log():
-            api.get("/traits")
-            assert is_logging.wait(30)
-            api.get("/usages")
-        eventually(lambda: "GET /usages" in caplog.text, "the line is written")
-    finally:
-        REQUEST_LOG.removeFilter(tell)
+    with full_log() as is_full:
+        api.get("/traits")
+        assert is_full.wait(30)
+        api.get("/usages")
+    eventually(lambda: "GET /usages" in caplog.text, "the line is written")
 
 
 # of the thread that fails
