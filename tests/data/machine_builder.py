@@ -132,11 +132,11 @@ class MachineBuilder:
     def memory(self, kib: int) -> None:
         self.proc("meminfo", f"MemTotal:       {kib} kB\nMemFree:        {kib // 2} kB")
 
-    def cpuinfo(self, flags: str = X86_FLAGS, count: int = 1) -> None:
+    def cpuinfo(self, *, count: int = 1) -> None:
         block = (
             "processor\t: {}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 106\n"
             "model name\t: Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz\ncpu MHz\t\t: 2000.000\n"
-            "flags\t\t: " + flags + "\naddress sizes\t: 46 bits physical, 57 bits virtual\n"
+            "flags\t\t: " + X86_FLAGS + "\naddress sizes\t: 46 bits physical, 57 bits virtual\n"
         )
         self.proc("cpuinfo", "\n".join(block.format(number) for number in range(count)))
 

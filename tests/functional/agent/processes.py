@@ -224,10 +224,10 @@ class AgentProcess:
                 environment=self.environment() | environment,
             )
 
-    def started(self, patience: float = PATIENCE) -> dict[str, Any]:
+    def started(self) -> dict[str, Any]:
         """Wait until the first pass of every node has completed; returns the status."""
         try:
-            reported: dict[str, Any] = eventually(self._reported, "a completed pass", patience)
+            reported: dict[str, Any] = eventually(self._reported, "a completed pass")
         except AssertionError as error:
             raise AssertionError(f"{error}; the log: {self.log.read_text()}") from error
         return reported

@@ -27,13 +27,13 @@ def gpu_hosts(api: Client, *counts: int) -> Client:
     return api
 
 
-def hosts_in_order(api: Client, query: str, version: str = "1.39") -> list[str]:
+def hosts_in_order(api: Client, query: str) -> list[str]:
     """The hosts of the candidates, each of a single provider, in the order of the answer."""
     names = {
         provider["uuid"]: provider["name"].partition("-")[0]
         for provider in api.get("/resource_providers").json["resource_providers"]
     }
-    requests = ask(api, query, version)["allocation_requests"]
+    requests = ask(api, query)["allocation_requests"]
     return [names[next(iter(request["allocations"]))] for request in requests]
 
 

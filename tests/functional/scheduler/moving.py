@@ -101,7 +101,6 @@ class World:
         self,
         failing: FailingTransport | None = None,
         *,
-        use_extensions: bool = True,
         filters: tuple[HostFilter, ...] = (),
         announcements: Announcements | None = None,
     ) -> tuple[Mover, RecordingTransport]:
@@ -110,9 +109,7 @@ class World:
         after: Callable[..., Any] | None = failing.lose if failing else None
         recorded = RecordingTransport(self.transport, before, after)
         client = PlacementClient(
-            recorded,
-            retries=Retries(WaitingClock(), random.Random(1)),
-            use_extensions=use_extensions,
+            recorded, retries=Retries(WaitingClock(), random.Random(1)), use_extensions=True
         )
         journal = Journal(self.journal)
         scheduler = Scheduler(

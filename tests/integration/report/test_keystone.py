@@ -36,11 +36,11 @@ def client_from_file(
     return ReportClient(KeystoneTransport.from_conf(conf))
 
 
-def report(client: ReportClient, allocations: dict | None = None, children: int = 9) -> str:
+def report(client: ReportClient, allocations: dict | None = None) -> str:
     root = str(uuidlib.uuid4())
     base = client.get_provider_tree_and_ensure_root(root, f"host {root}")
     new = base.snapshot()
-    for number in range(children):
+    for number in range(9):
         child = new.new_child(f"host {root} {number}", root)
         new.update_inventory(child, {"VGPU": {"total": 1}})
     client.update_from_provider_tree(base, new, allocations=allocations)

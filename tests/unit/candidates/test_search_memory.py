@@ -76,8 +76,8 @@ def sharing_hosts(hosts: int, pools: int) -> list[Provider]:
     ]
 
 
-def groups(count: int, policy: str = "isolate", more: str = "", unit: int = 1) -> str:
-    resources = "&".join(f"resources_{number}=VGPU:{unit}" for number in range(count))
+def groups(count: int, policy: str = "isolate", more: str = "") -> str:
+    resources = "&".join(f"resources_{number}=VGPU:1" for number in range(count))
     return f"{resources}&group_policy={policy}{more}"
 
 

@@ -283,7 +283,7 @@ class Exploration:
     path: tuple[str, ...] = ()
 
 
-def explore(protocol: Protocol, first: State, most: int = 5_000_000) -> Exploration:
+def explore(protocol: Protocol, first: State) -> Exploration:
     """Visit every state that can be reached, the nearest first; stop at a violation."""
     for known in (_ordered, _violation):
         known.cache_clear()
@@ -302,7 +302,7 @@ def explore(protocol: Protocol, first: State, most: int = 5_000_000) -> Explorat
                 if wrong is not None:
                     return Exploration(len(came_from), wrong, _path(came_from, after))
                 following.append(after)
-        assert len(came_from) < most
+        assert len(came_from) < 5_000_000
         waiting = following
     return Exploration(len(came_from))
 

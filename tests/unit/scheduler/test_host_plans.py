@@ -331,9 +331,9 @@ def nested(free_cpus: tuple[int, ...], base: dict[str, Any], **cards: int) -> Ho
     return HostState(ROOT, ROOT, dict(answer.providers), answer.candidates)
 
 
-def pinned(*cells: int, pcpu: int = 2, **mappings: list[str]) -> dict[str, Any]:
+def pinned(*cells: int, **mappings: list[str]) -> dict[str, Any]:
     """A candidate of nodes on cells, by number."""
-    allocations = {CELLS[cell]: {"PCPU": pcpu, "MEMORY_MB": 100} for cell in cells}
+    allocations = {CELLS[cell]: {"PCPU": 2, "MEMORY_MB": 100} for cell in cells}
     allocations |= {uuids[0]: {"VGPU": 1} for uuids in mappings.values()}
     nodes = {f"_NUMA{index}": [CELLS[cell]] for index, cell in enumerate(cells)}
     return candidate(allocations, **nodes, **mappings)

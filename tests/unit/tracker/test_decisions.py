@@ -28,10 +28,10 @@ def after(state: NodeState, kind: EventKind, at: float = 100.0, **fields) -> Dec
     return decide(state, Event(kind, at, **fields), LIMITS)
 
 
-def repeatedly(state: NodeState, kind: EventKind, times: int, every: float = 60.0):
+def repeatedly(state: NodeState, kind: EventKind, times: int):
     decisions = []
     for turn in range(times):
-        decision = after(state, kind, at=100.0 + turn * every)
+        decision = after(state, kind, at=100.0 + turn * 60.0)
         state = decision.state
         decisions.append(decision)
     return decisions

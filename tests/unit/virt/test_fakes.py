@@ -19,9 +19,9 @@ ROOT = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 GUEST = "11111111-0000-4000-8000-000000000000"
 
 
-def new_tree(node: str = "host1") -> ProviderTree:
+def new_tree() -> ProviderTree:
     tree = ProviderTree()
-    tree.new_root(node, ROOT, 1)
+    tree.new_root("host1", ROOT, 1)
     return tree
 
 

@@ -46,23 +46,24 @@ def test_a_driver_is_found_by_its_short_name_or_its_full_path(
     assert type(load_driver(name, make_conf())).__name__ == found.__name__
 
 
+def install(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Have an entry point of a driver named acme."""
+    point = importlib.metadata.EntryPoint("acme", value, "compute_agent.drivers")
+    installed = importlib.metadata.EntryPoints([point])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **p: installed.select(**p))
+
+
 def test_a_driver_is_found_by_its_entry_point(
     make_conf: MakeConf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = importlib.metadata.EntryPoint(
-        "acme", "compute_agent.virt.fake:SmallFakeDriver", "compute_agent.drivers"
-    )
-    installed = importlib.metadata.EntryPoints([point])
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **p: installed.select(**p))
+    install(monkeypatch, "compute_agent.virt.fake:SmallFakeDriver")
     assert type(load_driver("acme", make_conf())).__name__ == "SmallFakeDriver"
 
 
 def test_an_entry_point_that_cannot_be_imported_is_named(
     make_conf: MakeConf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = importlib.metadata.EntryPoint("acme", "no_such_module:X", "compute_agent.drivers")
-    installed = importlib.metadata.EntryPoints([point])
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **p: installed.select(**p))
+    install(monkeypatch, "no_such_module:X")
     with pytest.raises(errors.InvalidConfiguration, match="no_such_module"):
         load_driver("acme", make_conf())
 

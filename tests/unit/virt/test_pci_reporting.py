@@ -45,8 +45,8 @@ def host() -> Host:
     return made
 
 
-def guest(host: Host, *addresses: PciAddress, uuid: str = GUEST) -> None:
-    host.driver.guests[uuid] = InstanceDevices(pci_addresses=addresses)
+def guest(host: Host, *addresses: PciAddress) -> None:
+    host.driver.guests[GUEST] = InstanceDevices(pci_addresses=addresses)
 
 
 class TestSwitchingItOn:

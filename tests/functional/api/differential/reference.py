@@ -33,7 +33,7 @@ sync_on_startup = true
 [api]
 auth_strategy = noauth2
 [oslo_policy]
-enforce_new_defaults = {new_defaults}
+enforce_new_defaults = false
 [DEFAULT]
 log_file = {directory}/reference.log
 """
@@ -52,10 +52,8 @@ def environment() -> Path:
 class Reference:
     """The package's web application in a process of its own."""
 
-    def __init__(self, directory: Path, *, new_defaults: bool = False) -> None:
-        (directory / "placement.conf").write_text(
-            _CONFIGURATION.format(directory=directory, new_defaults=str(new_defaults).lower())
-        )
+    def __init__(self, directory: Path) -> None:
+        (directory / "placement.conf").write_text(_CONFIGURATION.format(directory=directory))
         self._log = (directory / "stderr").open("wb")
         self._process = subprocess.Popen(
             [
