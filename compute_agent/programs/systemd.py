@@ -13,7 +13,10 @@ from typing import Final
 from msgspec import Struct
 
 _CREDENTIALS: Final = struct.Struct("3i")
-LONGEST_NOTICE = 4096
+LONGEST_NOTICE: Final = 4096
+"""Bytes of a notice; the service manager ignores a longer one."""
+_LONGEST_STATUS: Final = LONGEST_NOTICE - 100
+"""Bytes of a status, beside which there is room for the rest of the notice."""
 
 
 class ServiceManager:
@@ -29,11 +32,11 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """Report that the start is over."""
-        self._send("READY=1", f"STATUS={status}")
+        self._send("READY=1", _status(status))
 
     def status(self, text: str) -> None:
         """Set the line that `systemctl status` shows."""
-        self._send(f"STATUS={text}")
+        self._send(_status(text))
 
     def reloading(self) -> None:
         """Report that a reload begins; `ready` ends it."""
@@ -64,6 +67,12 @@ class ServiceManager:
         ):
             notify.settimeout(1.0)  # a manager that is stuck must not stop the work
             notify.sendto("\n".join(lines).encode(), address)
+
+
+def _status(text: str) -> str:
+    """Return a text, which may be that of an error, as the one line that is shown."""
+    line = " ".join(text.split()).encode()[:_LONGEST_STATUS]
+    return f"STATUS={line.decode(errors='ignore')}"
 
 
 def _watchdog_seconds(variables: Mapping[str, str]) -> float | None:

@@ -180,7 +180,7 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> None:
 
 def _print_status(document: Mapping[str, Any]) -> None:
     placement = document["placement"]
-    reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
+    reachable = {True: "answers", False: "cannot be reached", None: "has not answered yet"}
     print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
     print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
     changes = document["changes"]

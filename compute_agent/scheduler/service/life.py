@@ -172,8 +172,8 @@ class SchedulerLife:
                 return
 
     def _keep_up(self) -> None:
-        state, shown_status = self._placement_now(), self._status()
-        self._placement_state = state
+        (state, cause), shown_status = self._placement_now(), self._status()
+        self._placement_state, self._placement_cause = state, cause
         if self._serving.is_set():  # else the thread that joins it says so, perhaps just now
             self._bus_up = self._service.reaches_itself()
         self._journal_trouble = self._journal_now()
@@ -209,16 +209,15 @@ class SchedulerLife:
             causes.append("Check [DEFAULT]transport_url, and that its broker runs")
         return causes
 
-    def _placement_now(self) -> str:
-        self._placement_cause = ""
+    def _placement_now(self) -> tuple[str, str]:
+        """Return how placement answers, and why it cannot be reached."""
         try:
             self._service.endpoint.parts.client.connect()
         except PlacementUnavailable as error:
-            self._placement_cause = str(error).rstrip(".")
-            return PLACEMENT_AWAY
+            return PLACEMENT_AWAY, str(error).rstrip(".")
         except PlacementError as error:
-            return f"placement refuses this scheduler: {error}"
-        return PLACEMENT_ANSWERS
+            return f"placement refuses this scheduler: {error}", ""
+        return PLACEMENT_ANSWERS, ""
 
     def _journal_now(self) -> str:
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
+from compute_agent.errors import PlacementUnavailable
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.service import life as life_module
@@ -41,6 +42,26 @@ def test_a_bus_that_is_joined_during_the_upkeep_is_not_reported_as_away(
     finally:
         life._service.stop()
         bus.cleanup()
+
+
+def test_why_placement_cannot_be_reached_is_known_also_while_it_is_asked_again(
+    config: Path, placement: InProcessTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    bus = message_bus.open_transport(conf, "fake://")
+    life = SchedulerLife(conf, placement)
+    life._service = SchedulerService(conf, bus, placement, "scheduler")
+    known: list[list[str]] = []
+
+    def fail() -> None:
+        known.append(life._causes())
+        raise PlacementUnavailable("nothing listens there.")
+
+    monkeypatch.setattr(life._service.endpoint.parts.client, "connect", fail)
+    for _ in range(2):
+        life._keep_up()
+    assert known == [[], ["nothing listens there"]]
+    bus.cleanup()
 
 
 def test_a_defect_in_the_upkeep_is_logged_and_the_next_one_follows(

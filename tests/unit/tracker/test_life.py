@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from compute_agent.daemon import signals
-from compute_agent.programs.systemd import ServiceManager
+from compute_agent.programs.systemd import LONGEST_NOTICE, ServiceManager
 from compute_agent.tracker.node import FairLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from tests.fixtures.clocks import ManualClock
@@ -183,6 +183,17 @@ def test_the_service_manager_is_told_what_happens(manager):
     assert listener.recv(1024) == b"WATCHDOG=1"
     told.stopping()
     assert listener.recv(1024).startswith(b"STOPPING=1")
+
+
+def test_a_status_of_several_lines_or_too_long_is_one_line_that_the_service_manager_takes(manager):
+    listener, address = manager
+    # not a letter may be cut in two
+    ServiceManager({"NOTIFY_SOCKET": address}).ready(f"refused:\nSTOPPING=1 {'é' * 4096}")
+    notice = listener.recv(65536)
+    assert len(notice) <= LONGEST_NOTICE
+    state, status = notice.decode().splitlines()
+    assert state == "READY=1"
+    assert status.startswith("STATUS=refused: STOPPING=1 éé")
 
 
 def test_a_notice_for_which_there_is_no_descriptor_stops_nothing(manager):
