@@ -38,7 +38,7 @@ def test_an_agents_host_gets_at_most_45_packages_and_none_of_the_server():
 
 
 def test_what_an_agents_host_gets_is_small():
-    """35 MB of files; byte code and folders make them 60, see docs/reference/compute-agent.md."""
+    """36 MB of files; byte code and folders make them 60, see docs/reference/compute-agent.md."""
     # a new virtual environment has setuptools already
     packages = plain_distributions() - {"setuptools"}
     sizes = {
@@ -56,7 +56,7 @@ def test_what_an_agents_host_gets_is_small():
             for file in (REPOSITORY / folder).rglob("*.*")
             if file.suffix not in {".pyc", ".png"}
         )
-    assert sum(sizes.values()) < 36e6, sizes
+    assert sum(sizes.values()) < 36.5e6, sizes
 
 
 def test_without_extras_everything_but_the_bus_and_the_fixtures_can_be_imported(plain_installation):
