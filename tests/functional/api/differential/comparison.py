@@ -26,6 +26,9 @@ _SUFFIXES = re.compile(
     r"|(?<=bad group\(s\) - )\[[^\]]*\]"
 )
 
+_UNKNOWN_TRAITS = re.compile(r"(?<=No such trait )\w+(, \w+)+")
+"""They too come in the order of a set."""
+
 
 def differences(theirs: Answer, ours: Answer, start: datetime) -> list[str]:
     """Every respect in which the answers differ, as sentences; empty when there is none.
@@ -64,6 +67,7 @@ def changed(answer: Answer, start: datetime) -> datetime | None:
 def content(answer: Answer) -> Any:
     """The body without what may differ: request ids, blanks at the end, unspecified order."""
     text = _REQUEST_ID.sub("req-", answer.body.decode())
+    text = _UNKNOWN_TRAITS.sub(lambda names: ", ".join(sorted(names[0].split(", "))), text)
     try:
         body = json.loads(text)
     except ValueError:
