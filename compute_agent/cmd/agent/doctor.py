@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from compute_agent import errors
+from compute_agent import __version__, errors
 from compute_agent.agent import assembly
 from compute_agent.agent.availability import AUTOMATIC
 from compute_agent.agent.local_socket import AgentNotRunning
@@ -95,6 +95,14 @@ def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
 
 def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
     """Yield what is wrong by the status of a running agent; what an operator chose is fine."""
+    if (version := status["version"]) != __version__:
+        # a status of another version may have other keys
+        text = (
+            f"it is of version {version}, and {__version__} is installed: restart it. It loads "
+            "some modules when they are needed, and must not mix two versions"
+        )
+        yield Diagnosis(Level.WARNING, "running agent", text)
+        return
     for call in status.get("hung_calls", ()):
         text = f"{call['source']} hangs in {call['call']} since {call['since']}"
         yield Diagnosis(Level.ERROR, "running agent", text)

@@ -89,3 +89,10 @@ def test_each_fault_is_a_diagnosis(
     diagnoses = list(shown_faults(json.loads(json.dumps(board.document()))))
     assert [d.level for d in diagnoses] == ([] if level is None else [level])
     assert all(text in d.text for d in diagnoses)
+
+
+def test_an_agent_of_another_version_is_to_be_restarted_whatever_its_status_has() -> None:
+    (diagnosis,) = shown_faults({"version": "0.0.9"})
+    assert diagnosis.level is Level.WARNING
+    assert "0.0.9" in diagnosis.text
+    assert "restart it" in diagnosis.text
