@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    # until there are workers to replace; it would end the process
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     tls = _tls(arguments)
     conf, rules = _configuration(arguments)
     log_lines.set_up(conf, "placement", InvalidConfiguration)

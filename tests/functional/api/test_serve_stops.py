@@ -209,3 +209,25 @@ def test_a_server_that_is_ended_while_it_loads_leaves_no_directory(tmp_path: Pat
     )
     assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
     assert not [path for path in tmp_path.glob("placement-*") if path.is_dir()]
+
+
+RELOADED_WHILE_STARTING = """
+import os, signal
+from placement_server.cmd import serve
+from placement_server.store.store import Store
+
+from_conf = Store.from_conf
+
+def reload(conf):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return from_conf(conf)
+
+Store.from_conf = reload
+serve.main()
+"""
+
+
+def test_sighup_does_not_end_a_server_that_still_starts(tmp_path: Path) -> None:
+    # which may wait for its database for hours
+    with ServerProcess(tmp_path, "--workers", "1", program=RELOADED_WHILE_STARTING) as server:
+        assert server.ask("GET", "/").status_code == 200
