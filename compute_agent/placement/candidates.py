@@ -73,28 +73,20 @@ class Candidates:
         )
         return self._connection.read(request, CandidateList), at
 
-    def explain(
-        self,
-        parameters: Iterable[tuple[str, str]],
-        version: Microversion | None = None,
-        *,
-        most: int = 5,
-    ) -> Explanation | None:
+    def explain(self, parameters: Iterable[tuple[str, str]]) -> Explanation | None:
         """Ask why a query has few candidates or none; None where placement does not explain.
 
         :param parameters: the query, unquoted, in order; its limit does not count.
-        :param version: None takes the newest both sides know.
-        :param most: sets of changes to name, of those that placement finds.
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         if not self._connection.understands_extensions():
             return None
         query = [(name, value) for name, value in parameters if name != "limit"]
-        path = "/candidate_explanation?" + urlencode([*query, ("limit", str(most))], safe=":,!")
+        path = "/candidate_explanation?" + urlencode([*query, ("limit", "5")], safe=":,!")
         request = Request(
             "GET",
             path,
-            version or self._connection.newest(NEWEST),
+            self._connection.newest(NEWEST),
             extensions=EXTENSIONS_VERSION,
             good=(200,),
             doing="Asking why there are few allocation candidates or none",
