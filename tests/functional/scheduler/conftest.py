@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import requests
 
-from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Transport
 from tests.fixtures import programs
 from tests.fixtures.allocations import Holding, amounts_of, claim_body, new_uuid
 from tests.fixtures.plain_trees import make_provider
-from tests.functional.either_placement import ours, placement_of
+from tests.functional.either_placement import placement_of
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
 
@@ -156,13 +155,17 @@ def claimed(cloud: Cloud, command: Command) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="module")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> InProcessTransport:
-    """A placement in this process, which the tests of a module share."""
-    return InProcessTransport(ours(tmp_path_factory.mktemp("placement")))
+def placement(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Transport]:
+    """A placement that the tests of a module share: ours, or of the kind that they give."""
+    kind = getattr(request, "param", "ours")
+    with placement_of(kind, tmp_path_factory.mktemp("placement")) as transport:
+        yield transport
 
 
 @pytest.fixture
-def world(placement: InProcessTransport, tmp_path: Path) -> World:
+def world(placement: Transport, tmp_path: Path) -> World:
     """Hosts of one test, with a journal of its own."""
     return World(placement, tmp_path / "journal")
 

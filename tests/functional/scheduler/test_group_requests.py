@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -28,7 +26,7 @@ from compute_agent.scheduler.weighers.host_weigher import (
 )
 from compute_agent.testing.transports import RecordingTransport
 from tests.fixtures.allocations import claim_body, new_uuid
-from tests.functional.either_placement import KINDS, placement_of
+from tests.functional.either_placement import KINDS
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
@@ -37,21 +35,15 @@ GATHERING = ("affinity", "soft-affinity")
 PARTING = ("anti-affinity", "soft-anti-affinity")
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def transport(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Transport]:
-    """This project's placement, and the published one."""
-    with placement_of(request.param, tmp_path_factory.mktemp("placement")) as made:
-        yield made
+pytestmark = pytest.mark.parametrize("placement", KINDS, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
 def elsewhere(
-    transport: Transport, tmp_path_factory: pytest.TempPathFactory
+    placement: Transport, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[int, frozenset[str]]:
     """As many consumers as groups have members, on a host that no request of these tests is for."""
-    world = World(transport, tmp_path_factory.mktemp("full") / "journal")
+    world = World(placement, tmp_path_factory.mktemp("full") / "journal")
     full = world.provider("full", {"VCPU": sum(SIZES)}, "COMPUTE_NODE")
     found = {size: frozenset(new_uuid() for _ in range(size)) for size in SIZES}
     for members in found.values():
@@ -121,11 +113,6 @@ class Group:
         instances = instances or (new_uuid(),)
         scheduler.select_destinations(asked, instances)
         return [set(self.world.held(instance)) for instance in instances], recorded.requests
-
-
-@pytest.fixture
-def world(transport: Transport, tmp_path: Path) -> World:
-    return World(transport, tmp_path / "journal")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,12 @@ from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.python_api import LifeCycle
-from tests.functional.either_placement import KINDS, placement_of
+from tests.functional.either_placement import KINDS
 from tests.functional.scheduler.guests import NestedOnPool
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
-
-@pytest.fixture(scope="module", params=KINDS)
-def placement(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Transport]:
-    """A placement of ours, and OpenStack's own."""
-    with placement_of(request.param, tmp_path_factory.mktemp("placement")) as made:
-        yield made
+pytestmark = pytest.mark.parametrize("placement", KINDS, indirect=True, scope="module")
 
 
 def operations_on(
@@ -165,9 +157,9 @@ def test_an_evacuation_that_is_repeated_is_one_and_can_be_reverted(instance: Ins
 
 
 def test_disk_on_a_shared_pool_is_known_again_for_a_live_move_and_not_for_a_resize(
-    placement: Transport, tmp_path: Path
+    world: World,
 ) -> None:
-    place = NestedOnPool(World(placement, tmp_path / "journal"))
+    place = NestedOnPool(world)
     operations = operations_on(place.world)
     guest, migration = str(uuid.uuid4()), str(uuid.uuid4())
     place.claimed(guest, "a")
