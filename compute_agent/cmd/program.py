@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from compute_agent import errors
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.module_loading import load
 from compute_agent.programs.printable import printed, show_orders
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _run(program: str, namespace: argparse.Namespace, failure_status: Failed) ->
     try:
         function: str | Function = namespace.function
         if isinstance(function, str):
-            function = cast(Function, pkgutil.resolve_name(function))
+            function = cast(Function, load(function))
         return int(function(namespace) or Exit.FINE)
     except BrokenPipeError:
         raise

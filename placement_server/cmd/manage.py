@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from oslo_config import cfg
 from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.arguments import Argument, arguments
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.module_loading import load
 from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 from placement_server.store.errors import StoreError
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_lines.set_up(conf, "placement", configuration.InvalidConfiguration)
         function: str | Function = conf.command.function
         if isinstance(function, str):
-            function = cast(Function, pkgutil.resolve_name(function))
+            function = cast(Function, load(function))
         return int(function(conf) or Exit.FINE)
     except (StoreError, configuration.InvalidConfiguration) as error:
         print(f"placement-manage: {error}", file=sys.stderr)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import pkgutil
 import sys
 from collections.abc import Sequence
 
 from compute_agent.programs import configuration_files
 from compute_agent.programs.arguments import arguments
-from compute_agent.programs.module_loading import without_collections
+from compute_agent.programs.module_loading import load
 from placement_server import __version__
 
 
@@ -20,9 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "placement-server", sys.argv[1:] if argv is None else argv
     )
     arguments = _parser().parse_args([*others, *files])
-    with without_collections():
-        function = pkgutil.resolve_name(arguments.function)
-    return int(function(arguments))
+    return int(load(arguments.function)(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ unavailable, 255 checks not run.
 
 from __future__ import annotations
 
-import pkgutil
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,6 +17,7 @@ from oslo_config import cfg
 from compute_agent.programs import configuration_files, log_lines
 from compute_agent.programs.arguments import arguments
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.module_loading import load
 from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
         log_lines.set_up(conf, "placement", configuration.InvalidConfiguration)
-        return int(pkgutil.resolve_name(conf.command.function)(conf))
+        return int(load(conf.command.function)(conf))
     except configuration.InvalidConfiguration as error:
         print(f"placement-status: {error}", file=sys.stderr)
         return Exit.DEFECT
