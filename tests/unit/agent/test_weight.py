@@ -56,6 +56,8 @@ def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
             "netaddr",  # what stands in its place
             "netaddr.core",
         ),
+        ("compute_agent.cmd.agent.main, compute_agent.agent.agent", "shutil", "_lzma"),
+        ("compute_agent.cmd.agent.main, compute_agent.agent.agent", "idna", "idna.core"),
         (
             "compute_agent.cmd.agent.main, compute_agent.agent.agent",
             "oslo_serialization",
