@@ -183,7 +183,7 @@ def leave_when_stuck(on_stuck: Callable[[], None] = lambda: None) -> None:
     :param on_stuck: called before.
     """
     while outputs := _outputs():
-        if stuck := [out for out in outputs if not select.select((), (out,), (), _PATIENCE)[1]]:
+        if stuck := _stuck(outputs):
             break
         time.sleep(1.0)
     else:
@@ -194,6 +194,15 @@ def leave_when_stuck(on_stuck: Callable[[], None] = lambda: None) -> None:
         os.dup2(nowhere, output)
     for thread in threading.enumerate():
         signal.pthread_kill(thread.ident or 0, TRY_AGAIN)
+
+
+def _stuck(outputs: list[int]) -> list[int]:
+    """Return those that take nothing for some seconds."""
+    end = time.monotonic() + _PATIENCE
+    while outputs and (left := end - time.monotonic()) > 0:
+        ready = select.select((), outputs, (), left)[1]
+        outputs = [output for output in outputs if output not in ready]
+    return outputs
 
 
 def _outputs() -> list[int]:
