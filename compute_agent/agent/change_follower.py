@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from compute_agent import errors
 from compute_agent.placement.changes import ChangeFeed
-from compute_agent.tracker.status import FeedState, StatusBoard
+from compute_agent.tracker.status import UNFOLLOWED, FeedState, StatusBoard
 
 LOG = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class ChangeFollower(Struct, eq=False):
             return self._pause_without_feed(error)
         except errors.PlacementError as error:
             return self._pause_after_failure(error)
-        if self._failures or self.board.feed.state is FeedState.NOT_OFFERED:
+        if self.board.feed.state in UNFOLLOWED:
             LOG.info("Changes in placement are followed again.")
         self._failures = 0
         is_first, self._after = self._after is None, changes.last

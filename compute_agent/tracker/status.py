@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
@@ -101,6 +101,10 @@ class FeedState(StrEnum):
     FOLLOWING = "following"
     FAILING = "failing"
     NOT_OFFERED = "not offered"
+
+
+UNFOLLOWED: Final = (FeedState.FAILING, FeedState.NOT_OFFERED)
+"""States in which only periodic passes find changes, though they are to be followed."""
 
 
 class FeedStatus(Struct, frozen=True):
@@ -326,7 +330,7 @@ class StatusBoard:
         summary = self._nodes_summary()
         if bus.state in (BusState.REFUSED, BusState.UNREACHABLE):
             summary += f"; message bus {bus.state} since {moment_text(bus.since)}"
-        if self.feed.state is FeedState.FAILING:
+        if self.feed.state in UNFOLLOWED:
             summary += f"; changes not followed since {moment_text(self.feed.since)}"
         if state_trouble := self.state_trouble:
             summary += f"; state not written since {moment_text(state_trouble.since)}"

@@ -28,7 +28,7 @@ from compute_agent.manage.doctor import (
 )
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.tracker.status import FeedState
+from compute_agent.tracker.status import UNFOLLOWED
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -118,7 +118,7 @@ def shown_faults(status: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if (bus := status["bus"])["state"] in (BusState.REFUSED, BusState.UNREACHABLE):
         text = f"its message bus is {bus['state']} since {bus['since']}: {bus['why']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
-    if (feed := status["changes"])["state"] in (FeedState.FAILING, FeedState.NOT_OFFERED):
+    if (feed := status["changes"])["state"] in UNFOLLOWED:
         text = (
             "only periodic passes find changes in placement ([compute_agent]follow_changes): the "
             f"feed of changes is {feed['state']} since {feed['since']}: {feed['why']}"

@@ -159,6 +159,7 @@ def test_a_placement_without_a_feed_is_asked_again_later(status: int) -> None:
     following = FollowerScene(refusal(status), refusal(status), page(3))
     assert following.ask(2) == [NOT_OFFERED_PAUSE] * 2
     assert following.state is FeedState.NOT_OFFERED
+    assert "; changes not followed since" in following.board.summary()
     assert "Asking for changes" in following.board.feed.why
     assert following.changed == []
     following.ask()
@@ -175,3 +176,21 @@ def test_after_the_stop_no_pass_is_asked_for() -> None:
     following.follower.stop()
     following.ask()
     assert following.changed == []
+
+
+def test_that_changes_are_followed_again_is_logged_after_a_defect_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    following = FollowerScene(page(1))
+    ask_once = following.follower.ask_once
+
+    def fail() -> float:
+        following.follower.stop()
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(ChangeFollower, "ask_once", lambda _follower: fail())
+    following.follower._run()
+    assert following.state is FeedState.FAILING
+    ask_once()
+    assert "followed again" in caplog.text
