@@ -175,15 +175,21 @@ def test_an_expired_certificate_is_logged_and_in_the_metrics_until_it_is_renewed
         assert server.output.count("expired at") == 1
 
 
-def test_a_certificate_that_expires_while_it_is_served_is_shown_then_and_its_renewal_too(
-    tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def watched(pair: Pair, directory: Path) -> tuple[CertificateWatch, list[str | None], list[int]]:
+    """Return the watch of a new pair, and in lists the faults it shows and a number per renewal."""
     pair.renew()
     shown: list[str | None] = []
     renewals: list[int] = []
     served = Certificate(pair.certificate, pair.key)
-    (copies := tmp_path / "copies").mkdir()
+    (copies := directory / "copies").mkdir()
     watch = CertificateWatch(served, served.copy(copies), lambda: renewals.append(1), shown.append)
+    return watch, shown, renewals
+
+
+def test_a_certificate_that_expires_while_it_is_served_is_shown_then_and_its_renewal_too(
+    tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch, shown, renewals = watched(pair, tmp_path)
     watch.look()
     assert shown == []
     now = time.time()
@@ -214,12 +220,7 @@ def test_a_renewed_pair_that_may_not_be_read_is_served_once_it_may(
     def refuse(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
-    pair.renew()
-    shown: list[str | None] = []
-    renewals: list[int] = []
-    served = Certificate(pair.certificate, pair.key)
-    (copies := tmp_path / "copies").mkdir()
-    watch = CertificateWatch(served, served.copy(copies), lambda: renewals.append(1), shown.append)
+    watch, shown, renewals = watched(pair, tmp_path)
     pair.renew()
     with monkeypatch.context() as without_rights:
         without_rights.setattr(Path, "read_bytes", refuse)
