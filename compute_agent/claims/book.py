@@ -1,11 +1,13 @@
 """Claims on this host, as long as they are held.
 
-no claim --claim--> held --drop--> no claim
-|  claim with a migration: what was held before is kept under the migration
-v
-held (new) + held (old, consumer = the migration)
-|--drop(migration)--> the new one stays: the move was confirmed
-`--drop(instance)---> the old one is the instance's again: it was reverted
+What an instance holds, and what changes that:
+
+    no claim --claim--> held --drop--> no claim
+                         |  claim with a migration: what was held before is kept under the migration
+                         v
+               held (new) + held (old, consumer = the migration)
+                         |--drop(migration)--> the new one stays: the move was confirmed
+                         `--drop(instance)---> the old one is the instance's again: it was reverted
 """
 
 from __future__ import annotations
