@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -187,6 +187,91 @@ def check_lines(answered: Sequence[Answer], options: dict[str, Any], encoding: s
     assert [record.created for record in filtered_records] == [
         answer.answered_at for answer in answered
     ]
+
+
+@pytest.fixture
+def two_answers() -> list[Answer]:
+    return [
+        Answer(_Context(f"req-{n}", None), "::1", "GET", f"/{n}", "/", "-", "200", "26", 0.1, n)
+        for n in (1, 2)
+    ]
+
+
+class Handler(logging.StreamHandler[io.StringIO]):
+    """A handler of an operator, which gives each record to a function instead of writing it."""
+
+    def __init__(self, see: Callable[[logging.LogRecord], object]) -> None:
+        super().__init__(io.StringIO())
+        self.emit = see  # type: ignore[assignment,method-assign]
+        # so that it differs by its class alone
+        self.setFormatter(REQUEST_LOG.handlers[-1].formatter)
+
+
+See = Callable[[logging.LogRecord], logging.LogRecord]
+
+
+def of_a_factory(see: See, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*arguments: Any) -> logging.LogRecord:
+        return see(logging.LogRecord(*arguments))
+
+    monkeypatch.setattr(logging, "_logRecordFactory", make)
+
+
+def of_a_filter(see: See, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(REQUEST_LOG, "filters", [see])
+
+
+def of_a_filter_of_a_handler(see: See, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(REQUEST_LOG.handlers[-1], "filters", [see])
+
+
+def of_a_handler(see: See, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(REQUEST_LOG, "handlers", [*REQUEST_LOG.handlers, Handler(see)])
+
+
+def of_a_handler_further_up(see: See, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = logging.getLogger("placement_server")
+    assert REQUEST_LOG.parent is parent
+    monkeypatch.setattr(parent, "handlers", [Handler(see)])
+    monkeypatch.setattr(parent, "propagate", False)
+    monkeypatch.setattr(REQUEST_LOG, "propagate", True)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [of_a_factory, of_a_filter, of_a_filter_of_a_handler, of_a_handler, of_a_handler_further_up],
+)
+def test_each_record_is_seen_by_code_of_operators(
+    look: Callable[[See, pytest.MonkeyPatch], None],
+    two_answers: Sequence[Answer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages: list[str] = []
+
+    def see(record: logging.LogRecord) -> logging.LogRecord:
+        messages.append(record.getMessage())
+        return record
+
+    with only_handler({}, "utf-8"), monkeypatch.context() as patch:
+        look(see, patch)
+        request_log.record(two_answers)
+    assert [message.split()[2] for message in messages] == ['/1"', '/2"']
+
+
+def test_each_handler_writes_lines_of_its_own_format(two_answers: Sequence[Answer]) -> None:
+    formats = [{"logging_context_format_string": f"{name} %(request_id)s"} for name in "ab"]
+    with only_handler(formats[0], "utf-8") as first, only_handler(formats[1], "utf-8") as second:
+        request_log.record(two_answers)
+    assert first.content() == b"a req-1\na req-2\n"
+    assert second.content() == b"b req-1\nb req-2\n"
+
+
+def test_a_log_of_warnings_has_no_answers(two_answers: Sequence[Answer]) -> None:
+    with only_handler({}, "utf-8") as stream:
+        REQUEST_LOG.setLevel(logging.WARNING)
+        for count in (1, 2):
+            request_log.record(two_answers[:count])
+    assert stream.content() == b""
 
 
 @pytest.fixture(scope="module", autouse=True)
