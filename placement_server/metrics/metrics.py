@@ -4,10 +4,7 @@ With several worker processes the numbers of all of them are added up, through t
 PROMETHEUS_MULTIPROC_DIR: `placement-server serve` sets it before this module is imported.
 """
 
-import collections
 import os
-from bisect import bisect_left
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,21 +31,10 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-class Durations(Histogram):
-    """A histogram that takes many values at once."""
-
-    def observe_all(self, amounts: Sequence[float]) -> None:
-        """Observe each amount."""
-        self._sum.inc(sum(amounts))
-        places = collections.Counter(bisect_left(self._upper_bounds, amount) for amount in amounts)
-        for place, count in places.items():
-            self._buckets[place].inc(count)
-
-
 REQUESTS: Final = Counter(
     "placement_http_requests", "HTTP requests that were answered.", ("method", "route", "status")
 )
-REQUEST_SECONDS: Final = Durations(
+REQUEST_SECONDS: Final = Histogram(
     "placement_http_request_seconds",
     "Seconds from the start of a request in the application until its answer.",
     ("method", "route"),
