@@ -193,15 +193,15 @@ def test_a_certificate_that_expires_while_it_is_served_is_shown_then_and_its_ren
     watch.look()
     assert shown == []
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 3 * 86400)
-    watch.look()
-    watch.look()
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: now + 3 * 86400)
+        watch.look()
+        watch.look()
     assert [str(fault).count("expired at") for fault in shown] == [1]
     assert caplog.text.count("expired at") == 1
     pair.break_key()
     watch.look()
     assert "cannot be used" in str(shown[-1])
-    monkeypatch.setattr(time, "time", lambda: now)
     with monkeypatch.context() as between:
         # as where it is removed just after that
         between.setattr(Path, "exists", lambda _path: True)
