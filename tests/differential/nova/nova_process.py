@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, settings
 from tests.fixtures.environments import cached_environment, skip_without_environment
 
 PACKAGE: Final = "nova==34.0.0"
-_EXAMPLES: Final = int(os.environ.get("NOVA_EXAMPLES", "400"))
+EXAMPLES: Final = int(os.environ.get("NOVA_EXAMPLES", "400"))
 SETTINGS: Final = settings(
-    max_examples=_EXAMPLES,
+    max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    derandomize=_EXAMPLES <= 400,
+    derandomize=EXAMPLES <= 400,
 )
 VARIABLE: Final = "NOVA_REFERENCE_VENV"
 """Names an environment that has the package already; otherwise one is made in the cache."""

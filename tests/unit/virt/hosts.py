@@ -135,3 +135,8 @@ def consumer(**held: Mapping[str, int]) -> dict[str, Any]:
         "consumer_generation": 1,
         "consumer_type": "INSTANCE",
     }
+
+
+def held_of(record: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """What a record says is held: provider uuid -> amounts."""
+    return {uuid: dict(entry["resources"]) for uuid, entry in record["allocations"].items()}
