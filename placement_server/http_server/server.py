@@ -196,7 +196,10 @@ class HttpServer:
             # a second Ctrl-C ends requests in progress too
             signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
         signal.signal(log_lines.TRY_AGAIN, lambda *_: None)
-        threading.Timer(_SIGNAL_PAUSE, _go_on_ending).start()
+        ending = threading.Timer(_SIGNAL_PAUSE, _go_on_ending)
+        # it watches the log until the process ends
+        ending.daemon = True
+        ending.start()
 
 
 def _go_on_ending() -> None:

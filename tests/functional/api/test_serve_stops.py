@@ -28,6 +28,22 @@ PATIENCE = 60.0
 """Seconds for what would otherwise never happen."""
 
 
+PROGRAM = """
+import socket, sys
+from pathlib import Path
+from placement_server.http_server.server import HttpServer
+
+def answer(environ, start_response):
+    start_response("200 OK", [])
+    return [b"yes"]
+
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+when_ready = lambda: print("ready", flush=True)
+HttpServer(listener, lambda: answer, 1, 60, when_ready=when_ready).run(Path(sys.argv[1]))
+"""
+
+
 def connect(server: ServerProcess) -> socket.socket:
     return socket.create_connection(server.address, timeout=30)
 
@@ -58,6 +74,18 @@ def test_an_idle_server_ends_at_once_whoever_is_connected(
         assert [_rest(connection) for connection in connections] == [b""] * len(connections)
     assert server.stop() == 0
     assert "Traceback" not in server.output
+
+
+def test_a_program_goes_on_after_it_has_served_and_ends(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        try:
+            assert process.wait(SOON) == 0
+        finally:
+            process.kill()
 
 
 def _rest(connection: socket.socket) -> bytes:
