@@ -42,12 +42,19 @@ def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Pl
 class _Planning:
     """One question to the planner."""
 
-    def __init__(self, host: Host, guest: Guest, options: PlanOptions, limit: StepLimit) -> None:
+    def __init__(
+        self,
+        host: Host,
+        guest: Guest,
+        options: PlanOptions,
+        limit: StepLimit,
+        rooms: Rooms | None = None,
+    ) -> None:
         self._host = host
         self._guest = guest
         self._options = options
         self._limit = limit
-        self._rooms = Rooms(host, guest, options)
+        self._rooms = Rooms(host, guest, options, rooms)
         self._chooser = DeviceChooser(host, guest, limit, keep_links=options.keep_links)
 
     def best(self) -> Plan | None:
@@ -84,7 +91,7 @@ class _Planning:
     def _has_room_for(self, guest: Guest) -> bool:
         """Whether another guest would fit, found out within the same limit of steps."""
         options = replace(self._options, budget=0)
-        return _Planning(self._host, guest, options, self._limit).best() is not None
+        return _Planning(self._host, guest, options, self._limit, self._rooms).best() is not None
 
     def _allowed(self, nodes: tuple[Node, ...]) -> list[int]:
         """Return the cells that have room for each node, as bits."""

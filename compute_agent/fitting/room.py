@@ -6,7 +6,15 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of
+from compute_agent.fitting.cpus import (
+    NO_COST,
+    CoreRoom,
+    CpuCost,
+    cost_of,
+    need_of,
+    pick,
+    room_of,
+)
 from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node
 from compute_agent.fitting.host import ORDINARY, Cell, Host, PlanOptions, without
 from compute_agent.fitting.plan import CPUS, MEMORY, PAGES, PINNED, THREADS, Cost, DeviceCost, Part
@@ -60,14 +68,27 @@ def sums(costs: Sequence[CellCost]) -> tuple[int, ...]:
 
 
 class Rooms:
-    """What every cell has for nodes of one guest."""
+    """What every cell has for nodes of one guest.
 
-    def __init__(self, host: Host, guest: Guest, options: PlanOptions) -> None:
+    :param others: those of another guest on the same host, whose sums need not be made again.
+    """
+
+    def __init__(
+        self, host: Host, guest: Guest, options: PlanOptions, others: Rooms | None = None
+    ) -> None:
         self.cells = host.cells
         self._threads = guest.threads
         self._sign = 1 if options.packing else -1
-        pins = any(node.pinned or node.emulator_cpus for node in guest.nodes)
-        self._rooms = [room_of(cell.cores) if pins and cell.cores else None for cell in host.cells]
+        self._pins = pins = any(node.pinned or node.emulator_cpus for node in guest.nodes)
+        self._rooms: list[CoreRoom | None]
+        self._cpu_costs: dict[tuple[int, int], CpuCost]
+        if others is not None and (others._pins, others._threads) == (pins, guest.threads):
+            self._rooms, self._cpu_costs = others._rooms, others._cpu_costs
+        else:
+            self._rooms = [
+                room_of(cell.cores) if pins and cell.cores else None for cell in host.cells
+            ]
+            self._cpu_costs = {}
         self._spared = _spared(host, guest) if options.spare_device_cells else [0] * len(self.cells)
 
     def pinnable(self, position: int) -> int:
@@ -140,7 +161,10 @@ class Rooms:
         """Return what a node on a cell that has room for it costs."""
         cell, room, cpus = self.cells[position], self._rooms[position], NO_COST
         if room is not None and node.pinned:
-            cpus = cost_of(room, node.pinned, self._threads) or NO_COST
+            asked_for = position, node.pinned
+            if asked_for not in self._cpu_costs:
+                self._cpu_costs[asked_for] = cost_of(room, node.pinned, self._threads) or NO_COST
+            cpus = self._cpu_costs[asked_for]
         sign = self._sign
         room_left = sign * cell.pinnable, sign * cell.vcpus, sign * cell.memory_mib
         return CellCost(self._spared[position], *cpus, *room_left)
