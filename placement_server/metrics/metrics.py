@@ -30,7 +30,6 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 # Seconds.
 _LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-
 REQUESTS: Final = Counter(
     "placement_http_requests", "HTTP requests that were answered.", ("method", "route", "status")
 )

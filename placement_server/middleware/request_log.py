@@ -66,15 +66,15 @@ def record(answers: Sequence[Answer]) -> None:
 
 
 def _count(answers: Sequence[Answer]) -> None:
-    seconds_of = defaultdict(list)
+    durations_of = defaultdict(list)
     for answer in answers:
-        seconds_of[answer.method, answer.route, answer.status].append(answer.seconds)
-    for (method, route, status), seconds in seconds_of.items():
+        durations_of[answer.method, answer.route, answer.status].append(answer.seconds)
+    for (method, route, status), durations in durations_of.items():
         shown_method = method if method in _METHODS else "other"
-        metrics.REQUESTS.labels(shown_method, route, status).inc(len(seconds))
+        metrics.REQUESTS.labels(shown_method, route, status).inc(len(durations))
         request_seconds = metrics.REQUEST_SECONDS.labels(shown_method, route)
-        for one in seconds:
-            request_seconds.observe(one)
+        for duration in durations:
+            request_seconds.observe(duration)
 
 
 def _log_at_once(answers: Sequence[Answer]) -> bool:

@@ -49,7 +49,7 @@ def test_a_file_that_hangs_is_named_disables_the_host_and_does_not_hold_a_stop_u
     assert [call["call"] for call in status["hung_calls"]] == [str(machine / MEMORY)]
     assert agent.node()["disabled_reason"].startswith("AUTO: ")
 
-    # what hangs reads the text, and whoever comes later a file: never again what hangs
+    # the read that hangs gets the text; later reads get a file, which cannot hang
     hung, file = machine / "hung", machine / "file"
     hung.hardlink_to(machine / MEMORY)
     file.write_bytes(text)
